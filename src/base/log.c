@@ -5,17 +5,34 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/str.h"
 
 /* A quotation mark, a brace and a newline, which fit behind a string that is cut. */
 #define END_BYTES 3
+
+/*
+ * How long to wait until whoever reads the log goes on, and for how long after that not to wait:
+ * lines are lost then, because the event loop writes some of them.
+ */
+#define PATIENCE_MS 1000
+#define HURRY_MS 10000
+
+static pthread_mutex_t output_lock =
+	PTHREAD_MUTEX_INITIALIZER; /* guards what follows, and keeps lines whole; innermost */
+static uint64_t lost; /* lines, since the last one that was written */
+static bool is_torn; /* the last line has no end */
+static uint64_t hurry_until_ns;
 
 /* Read-only once threads run, so without a lock. */
 static enum log_level log_level = LOG_LEVEL_INFO;
@@ -100,14 +117,15 @@ static int put_field(struct buf *b, const struct log_field *field)
 	return r;
 }
 
-void log_write(enum log_level level, const char *msg, const struct log_field *fields, size_t n)
+static void put_line(struct buf *b, enum log_level level, const char *msg,
+		     const struct log_field *fields, size_t n)
 {
-	cleanup_buf struct buf b = { .max = LOG_LINE_MAX - END_BYTES };
 	struct timespec ts;
 	struct tm tm;
 	char when[32];
-	int r, saved = errno;
+	int r;
 
+	b->max = LOG_LINE_MAX - END_BYTES;
 	(void)clock_gettime(CLOCK_REALTIME, &ts);
 	if (gmtime_r(&ts.tv_sec, &tm) == NULL)
 		memset(&tm, 0, sizeof(tm));
@@ -117,17 +135,77 @@ void log_write(enum log_level level, const char *msg, const struct log_field *fi
 	 * JSON does.
 	 */
 	if (log_format == LOG_FORMAT_JSON)
-		(void)buf_printf(&b, "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\",\"msg\":", when,
+		(void)buf_printf(b, "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\",\"msg\":", when,
 				 ts.tv_nsec / 1000000, level_names[level]);
 	else
-		(void)buf_printf(&b, "time=%s.%03ldZ level=%s msg=", when, ts.tv_nsec / 1000000,
+		(void)buf_printf(b, "time=%s.%03ldZ level=%s msg=", when, ts.tv_nsec / 1000000,
 				 level_names[level]);
-	r = put_string(&b, msg);
+	r = put_string(b, msg);
 	for (; r == 0 && n > 0; fields++, n--)
-		r = put_field(&b, fields);
-	b.max = 0; /* the end must fit */
-	(void)buf_puts(&b, log_format == LOG_FORMAT_JSON ? "}\n" : "\n");
-	if (b.len > 0 && write(STDERR_FILENO, b.data, b.len) < 0)
-		errno = 0; /* nowhere left to report it */
+		r = put_field(b, fields);
+	b->max = 0; /* the end must fit */
+	(void)buf_puts(b, log_format == LOG_FORMAT_JSON ? "}\n" : "\n");
+}
+
+static bool has_room(void)
+{
+	const bool hurries = clock_now_ns() < hurry_until_ns;
+	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
+	int n;
+
+	do {
+		n = poll(&p, 1, hurries ? 0 : PATIENCE_MS);
+	} while (n < 0 && errno == EINTR);
+	if (n != 0)
+		return true; /* or write() tells what is wrong */
+	if (!hurries)
+		hurry_until_ns = clock_now_ns() + HURRY_MS * CLOCK_NS_PER_MS;
+	return false;
+}
+
+/* Return false if nobody reads. A pipe that has room takes PIPE_BUF bytes and does not block. */
+static bool write_bytes(const char *bytes, size_t len)
+{
+	ssize_t n;
+
+	while (len > 0) {
+		if (!has_room())
+			return false;
+		n = write(STDERR_FILENO, bytes, len < PIPE_BUF ? len : PIPE_BUF);
+		if (n < 0 && errno != EINTR)
+			return errno != EAGAIN; /* nowhere left to report another error */
+		if (n > 0) {
+			bytes += n;
+			len -= (size_t)n;
+			is_torn = len > 0;
+		}
+	}
+	return true;
+}
+
+static bool write_lost(void)
+{
+	const struct log_field lines = LOG_NUM("lines", lost);
+	cleanup_buf struct buf b = { .len = 0 };
+
+	if (is_torn)
+		(void)buf_puts(&b, "\n");
+	put_line(&b, LOG_LEVEL_WARN, "Lines of the log were lost, because nobody read it", &lines,
+		 1);
+	return write_bytes(b.data, b.len);
+}
+
+void log_write(enum log_level level, const char *msg, const struct log_field *fields, size_t n)
+{
+	cleanup_buf struct buf b = { .len = 0 };
+	const int saved = errno;
+
+	put_line(&b, level, msg, fields, n);
+	pthread_mutex_lock(&output_lock);
+	if (lost > 0 && write_lost())
+		lost = 0;
+	if (lost > 0 || !write_bytes(b.data, b.len))
+		lost++;
+	pthread_mutex_unlock(&output_lock);
 	errno = saved;
 }

@@ -5,7 +5,8 @@
  * Log one line per event to standard error, as key=value text or JSON. Only main.c, grpc/, csi/,
  * node/, store/ and tree/ log above debug; other rooms return an error instead. Messages start with
  * a capital and have no final period. Pass foreign strings as fields, which are quoted and escaped.
- * Any thread; each line is a single write().
+ * Any thread; a line is a single write(), up to PIPE_BUF bytes. If nobody reads the log, lines are
+ * lost after a second, and counted: calls do not wait for it.
  */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H

@@ -2,6 +2,7 @@
 /* Copyright the csi-nfs authors */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -507,6 +508,8 @@ START_TEST(test_path_parts)
 }
 END_TEST
 
+static int reading_end; /* of the pipe that is standard error, in captured() */
+
 /* Return the standard error output of write_log(data), for the caller to free. */
 static char *captured(void (*write_log)(const void *data), const void *data)
 {
@@ -519,6 +522,7 @@ static char *captured(void (*write_log)(const void *data), const void *data)
 	(void)fflush(stderr);
 	ck_assert(dup2(fds[1], STDERR_FILENO) >= 0);
 	close(fds[1]);
+	reading_end = fds[0];
 	write_log(data);
 	ck_assert(dup2(saved, STDERR_FILENO) >= 0);
 	close(saved);
@@ -784,6 +788,42 @@ START_TEST(test_log_cut)
 }
 END_TEST
 
+/* The end of a pipe that is full, and that nobody reads until a number of lines was written. */
+static void log_to_full_pipe(const void *data)
+{
+	const int size = fcntl(STDERR_FILENO, F_SETPIPE_SZ, 8192);
+	const int flags = fcntl(reading_end, F_GETFL);
+	const uint64_t begun = clock_now_ns();
+	cleanup_free char *value = check_repeat("x", 7000);
+	char bytes[4096];
+	unsigned int i;
+
+	(void)data;
+	ck_assert_int_eq(size, 8192);
+	for (i = 0; i < 100; i++)
+		log_info("A line", LOG_NUM("number", i), LOG_STR("long", i % 2 == 0 ? "" : value));
+	check_that("lines", "do not wait for a reader",
+		   clock_now_ns() - begun < 8 * CLOCK_NS_PER_S);
+	ck_assert(fcntl(reading_end, F_SETFL, flags | O_NONBLOCK) == 0);
+	while (read(reading_end, bytes, sizeof(bytes)) > 0)
+		;
+	ck_assert(fcntl(reading_end, F_SETFL, flags) == 0);
+	log_info("The last line");
+}
+
+START_TEST(test_log_that_nobody_reads)
+{
+	cleanup_free char *text = NULL;
+
+	log_init(LOG_LEVEL_INFO, LOG_FORMAT_TEXT);
+	text = captured(log_to_full_pipe, NULL);
+	check_int("then", "lines", count(text, "\n"), 3); /* the first ends one that was cut */
+	check_that("then", "says how many", strstr(text, "were lost") != NULL);
+	check_that("then", "says how many", strstr(text, " lines=99\n") != NULL);
+	check_that("then", "the last line", strstr(text, "msg=\"The last line\"") != NULL);
+}
+END_TEST
+
 START_TEST(test_list)
 {
 	struct list head, items[3], *pos, *tmp;
@@ -869,6 +909,6 @@ CHECK_MAIN("base",
 		   test_path_parts,  test_log_text,         test_log_json,   test_log_level,
 		   test_log_names,   test_log_cut,          test_list,       test_clock,
 		   test_large,	     test_log_ends,	     test_make_folder, test_error_is_utf8,
-		   test_str_make_utf8,
+		   test_str_make_utf8, test_log_that_nobody_reads,
 	   },
 	   .loops = { { test_log_cut_string, ARRAY_SIZE(long_rows) } })
