@@ -560,7 +560,7 @@ static void log_cancelled(const struct grpc_call *call)
 		log_answer(call, ERROR_DEADLINE_EXCEEDED, "client gave up at its deadline");
 	else
 		log_call(call, "Call cancelled by its client",
-			 call->state == GRPC_CALL_RUNNING ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
+			 call->working || call->held ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
 			 ERROR_CANCELLED, "");
 }
 
