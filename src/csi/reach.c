@@ -7,8 +7,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "net/connect.h"
-
 struct asking {
 	struct nfs_pool *pool;
 	struct reach *list;
@@ -27,9 +25,8 @@ static void reach_one(struct nfs_pool *pool, struct reach *reach)
 	r = nfs_pool_lease(pool, reach->export, &client, &reach->err);
 	if (r == 0)
 		nfs_pool_return(pool, client);
-	/* Other errors are those of the share, or nobody knows yet. */
-	reach->is_away = r < 0 && r != -EUSERS && !net_is_own_failure(r) &&
-			 reach->err.code == ERROR_UNAVAILABLE;
+	/* Any other error, which may have the same code, is that of the share or of its version. */
+	reach->is_away = r < 0 && r != -EUSERS && nfs_pool_is_down(pool, reach->export);
 }
 
 static void *reach_next(void *data)

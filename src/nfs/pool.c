@@ -253,6 +253,13 @@ int nfs_pool_lease(struct nfs_pool *pool, const struct nfs_export *e, struct nfs
 	return r;
 }
 
+bool nfs_pool_is_down(struct nfs_pool *pool, const struct nfs_export *e)
+{
+	const int r = net_breaker_check(pool->breaker, e->server, e->port, NULL);
+
+	return r < 0 && r != -EUSERS;
+}
+
 void nfs_pool_return(struct nfs_pool *pool, struct nfs_client *c)
 {
 	struct idle_client *idle;

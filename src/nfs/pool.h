@@ -44,6 +44,9 @@ void nfs_pool_free(struct nfs_pool *pool);
 int nfs_pool_lease(struct nfs_pool *pool, const struct nfs_export *e, struct nfs_client **ret,
 		   struct error *err);
 
+/* Whether the export's server is known to be down, so that a lease would be refused at once. */
+bool nfs_pool_is_down(struct nfs_pool *pool, const struct nfs_export *e);
+
 /* Return a lease. Accepts NULL. */
 void nfs_pool_return(struct nfs_pool *pool, struct nfs_client *c);
 

@@ -1130,13 +1130,18 @@ END_TEST
 static atomic_bool are_dead;
 static atomic_uint n_asked, n_asking, most_asking;
 
-/* Servers whose name begins with "dead" do not answer before all others are asked. */
+/*
+ * Servers whose name begins with "dead" do not answer before all others are asked. The share
+ * "/broken" cannot be reached either, such as over version 3 without the mount service.
+ */
 static int connect_unless_dead(struct nfs_client **ret, const struct nfs_export *e,
 			       struct error *err)
 {
 	unsigned int ms, n;
 	bool is_first;
 
+	if (are_dead && strcmp(e->share, "/broken") == 0)
+		return error_sys(err, ERROR_UNAVAILABLE, EHOSTUNREACH, "asking for its port");
 	if (!are_dead || strncmp(e->server, "dead", 4) != 0)
 		return fake_nfs_connect_fn(ret, e, err);
 	n = atomic_fetch_add(&n_asking, 1) + 1;
@@ -1150,7 +1155,7 @@ static int connect_unless_dead(struct nfs_client **ret, const struct nfs_export 
 	return -EHOSTDOWN;
 }
 
-/* Make each dead server known, and then a live one. */
+/* Make a share on each dead server known, and then two on a live one. */
 static void bench_init_dead(struct bench *b)
 {
 	char server[16], name[16];
@@ -1164,11 +1169,14 @@ static void bench_init_dead(struct bench *b)
 	ck_assert(purger_new(&b->driver.purger, b->driver.pool, NULL) == 0);
 	are_dead = false;
 	n_asked = n_asking = most_asking = 0;
-	for (i = 0; i <= DEAD_SERVERS; i++) {
-		const struct creation volume = { name, MOUNT, { "server", server, "share", "/e" } };
+	for (i = 0; i <= DEAD_SERVERS + 1; i++) {
+		const char *share = i <= DEAD_SERVERS ? "/e" : "/broken";
+		const struct creation volume = { name,
+						 MOUNT,
+						 { "server", server, "share", share } };
 
 		(void)snprintf(server, sizeof(server), "%s-%02u",
-			       i < DEAD_SERVERS ? "dead" : "live", i);
+			       i < DEAD_SERVERS ? "dead" : "live", i < DEAD_SERVERS ? i : 0);
 		(void)snprintf(name, sizeof(name), "pvc-%02u", i);
 		create_volume(server, b, &volume, &call);
 		check_error(server, &call.req.err, ERROR_OK, NULL);
@@ -1180,10 +1188,14 @@ static void bench_init_dead(struct bench *b)
 		(void)snprintf(server, sizeof(server), "dead-%02u", i);
 		nfs_pool_drop(b->driver.pool, &(struct nfs_export){ .server = server });
 	}
+	nfs_pool_drop(b->driver.pool, &(struct nfs_export){ .server = text("live-00") });
 	are_dead = true;
 }
 
-/* A list asks dead servers at the same time, each once, and lists the live one. */
+/*
+ * A list asks dead servers at the same time, each once, and lists the live one, though one of its
+ * shares is broken.
+ */
 START_TEST(test_list_with_dead_servers)
 {
 	const Csi__V1__ListVolumesRequest list = CSI__V1__LIST_VOLUMES_REQUEST__INIT;
