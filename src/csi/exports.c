@@ -26,6 +26,7 @@ struct known_export {
 	struct nfs_export export;
 	struct records_place place;
 	bool has_worked; /* a call has succeeded on it; else one has reached it */
+	bool is_gone; /* lists have not reached it for long, and no call has succeeded since */
 	uint64_t failing_ns; /* since when it could not be listed; 0: no list has failed */
 	struct way ways[WAYS_MAX]; /* a ring */
 	unsigned int n_ways;
@@ -136,13 +137,18 @@ static struct known_export *find_or_insert(struct known_exports *k, const struct
 	return found ? &k->list[at] : insert_export(k, at, e);
 }
 
+static bool works(const struct known_export *known)
+{
+	return known->has_worked && !known->is_gone;
+}
+
 /* Called with the lock held. Make room for an export on which calls succeed. */
-static void forget_one_that_has_not_worked(struct known_exports *k)
+static void forget_one_that_does_not_work(struct known_exports *k)
 {
 	size_t i;
 
 	for (i = 0; i < k->n; i++) {
-		if (k->list[i].has_worked)
+		if (works(&k->list[i]))
 			continue;
 		nfs_export_done(&k->list[i].export);
 		k->n--;
@@ -158,13 +164,14 @@ void known_exports_remember(struct known_exports *k, const struct nfs_export *e)
 	pthread_mutex_lock(&k->lock);
 	known = find_or_insert(k, e);
 	if (known == NULL && k->n == KNOWN_EXPORTS_MAX) {
-		forget_one_that_has_not_worked(k);
+		forget_one_that_does_not_work(k);
 		known = find_or_insert(k, e);
 	}
 	if (known != NULL) {
 		nfs_export_copy_way(&known->export, e);
 		known->export.prefers_version = e->version != 0;
 		known->has_worked = true;
+		known->is_gone = false;
 	}
 	pthread_mutex_unlock(&k->lock);
 }
@@ -220,7 +227,7 @@ void known_exports_fail(struct known_exports *k, const struct nfs_export *e)
 	if (found && k->list[at].failing_ns == 0)
 		k->list[at].failing_ns = now;
 	else if (found && now - k->list[at].failing_ns > FORGET_S * CLOCK_NS_PER_S)
-		k->list[at].has_worked = false;
+		k->list[at].is_gone = true;
 	pthread_mutex_unlock(&k->lock);
 }
 
@@ -285,7 +292,7 @@ int known_exports_list(struct known_exports *k, struct nfs_export **ret, size_t 
 	if (list == NULL)
 		r = -ENOMEM;
 	for (i = 0; r == 0 && i < k->n; i++) {
-		if (!k->list[i].has_worked)
+		if (!works(&k->list[i]))
 			continue;
 		r = nfs_export_copy(&list[n], &k->list[i].export);
 		if (r == 0)

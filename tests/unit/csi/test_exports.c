@@ -40,8 +40,9 @@ static void check_listed(const char *row, struct known_exports *known, size_t ex
 START_TEST(test_gone)
 {
 	char server[] = "s", gone[] = "/gone", there[] = "/there";
-	const struct nfs_export a = { .server = server, .share = gone };
+	const struct nfs_export a = { .server = server, .share = gone, .port = 12049 };
 	const struct nfs_export b = { .server = server, .share = there };
+	struct nfs_export e = { .server = server, .share = gone };
 	struct known_exports *known;
 
 	ck_assert(known_exports_new(&known) == 0);
@@ -64,6 +65,8 @@ START_TEST(test_gone)
 	known_exports_fail(known, &a);
 	check_listed("for more than a day", known, 1);
 	check_that("gone", "is known to have been there", known_exports_have(known, &a));
+	known_exports_apply(known, &e);
+	check_int("gone", "port of calls without options", e.port, 12049);
 	known_exports_reach(known, &a);
 	check_listed("reached", known, 1);
 	known_exports_remember(known, &a);
