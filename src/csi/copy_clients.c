@@ -291,12 +291,15 @@ int copy_clients_lease(const struct csi_driver *driver, struct nfs_client *from,
 		    : lease_for_tree(driver, to, is_one ? path : NULL, &work->to, err);
 	if (r < 0)
 		return r;
+	nfs_pool_spare(driver->pool, work->to); /* the call has those of its sessions, too */
 	if (is_one)
 		work->from = work->to;
 	else if (keep_from)
 		r = lease_same(driver, from, &work->from, err);
 	else
 		r = lease_for_tree(driver, from, path, &work->from, err);
+	if (r == 0)
+		nfs_pool_spare(driver->pool, work->from);
 	if (r == 0 && keep_from)
 		r = check_leased_version(work->from, from, err);
 	if (r == 0 && keep_to)

@@ -207,6 +207,7 @@ static int snapshot_request_copy(struct snapshot_request *wanted, struct nfs_cli
 	struct copy_job job;
 	int r;
 
+	nfs_pool_spare(wanted->driver->pool, from); /* the call has "to" as well */
 	copy_job_open(&job, wanted->driver, wanted->name, from, to, claims);
 	r = copy_job_find_volume(&job, kind, &wanted->source, err);
 	if (r == 0) {
@@ -246,6 +247,7 @@ static int check_on_share(struct snapshot_request *wanted, struct nfs_client *sh
 	struct copy_job job;
 	int r;
 
+	nfs_pool_spare(wanted->driver->pool, volume); /* the call has "share" as well */
 	copy_job_open(&job, wanted->driver, wanted->name, share, volume, claims);
 	r = copy_job_lease_for_archive(&job, COPY_CHECK, wanted->id.subdir, err);
 	/* The job's clients may speak another version of NFS, with other handles: look again. */

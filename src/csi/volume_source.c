@@ -326,6 +326,7 @@ static int run_copy_job(struct volume_source *source, struct nfs_client *from,
 	struct copy_job job;
 	int r;
 
+	nfs_pool_spare(source->driver->pool, from); /* the call has "to" as well */
 	copy_job_open(&job, source->driver, source->what, from, to, claims);
 	r = source->kind == VOLUME_SOURCE_IS_VOLUME ? clone_volume(&job, source, name, err)
 						    : restore_snapshot(&job, source, name, err);

@@ -56,6 +56,7 @@ struct server {
 	char *name;
 	uint16_t port;
 	unsigned int busy; /* places in use */
+	unsigned int spare; /* those of them that occupy no worker */
 	unsigned int waiting; /* callers that wait for a place */
 	uint64_t taken_ns[TAKINGS_KEPT]; /* when the last places were taken; a ring */
 	unsigned int n_taken;
@@ -78,7 +79,7 @@ struct net_breaker {
 	pthread_mutex_t lock; /* guards all below, servers included; innermost */
 	pthread_cond_t changed;
 	struct list servers;
-	unsigned int inside; /* places in use, and callers that wait for one, of all servers */
+	unsigned int inside; /* workers at places, and callers that wait for one, of all servers */
 };
 
 int net_breaker_new(struct net_breaker **ret, unsigned int places, unsigned int last_ms)
@@ -281,7 +282,7 @@ static unsigned int limit_of(const struct net_breaker *b)
 
 static unsigned int inside_of(const struct server *s)
 {
-	return s->busy + s->waiting;
+	return s->busy - s->spare + s->waiting;
 }
 
 static void wait_for_change(struct net_breaker *b, uint64_t deadline_ns)
@@ -538,6 +539,22 @@ void net_breaker_leave(struct net_breaker *b, const char *server, uint16_t port,
 	s = find_server(b, server, port);
 	s->heard_ns = silent ? 0 : clock_now_ns();
 	server_give_place_back(b, s);
+	pthread_mutex_unlock(&b->lock);
+}
+
+void net_breaker_spare(struct net_breaker *b, const char *server, uint16_t port, bool spare)
+{
+	struct server *s;
+
+	pthread_mutex_lock(&b->lock);
+	s = find_server(b, server, port);
+	if (spare) {
+		s->spare++;
+		b->inside--;
+	} else {
+		s->spare--;
+		b->inside++;
+	}
 	pthread_mutex_unlock(&b->lock);
 }
 

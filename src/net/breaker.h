@@ -118,6 +118,13 @@ void net_breaker_failed(struct net_breaker *b, const char *server, uint16_t port
 /* The server could not be asked, through no fault of its own: the next caller asks. */
 void net_breaker_gave_up(struct net_breaker *b, const char *server, uint16_t port);
 
+/*
+ * Count a place as one that occupies no worker, so that it does not keep others from the server:
+ * the caller's worker has another place, or the caller is none. Or count it again, which is due
+ * before net_breaker_leave().
+ */
+void net_breaker_spare(struct net_breaker *b, const char *server, uint16_t port, bool spare);
+
 /* Give the place back. silent: the server kept a call waiting for too long. */
 void net_breaker_leave(struct net_breaker *b, const char *server, uint16_t port, bool silent);
 

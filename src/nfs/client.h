@@ -100,6 +100,7 @@ struct nfs_client {
 	bool broken;
 	bool in_grace; /* of the last operation with -EAGAIN, see nfs_op; for nfs_error_set() */
 	bool silent; /* broken because the server kept an operation waiting for too long */
+	bool spare; /* the pool's: see nfs_pool_spare() */
 	uint64_t connected_ns; /* the pool's: when it got the client */
 	char address[64]; /* of the server, numeric, for messages */
 };

@@ -260,6 +260,18 @@ bool nfs_pool_is_down(struct nfs_pool *pool, const struct nfs_export *e)
 	return r < 0 && r != -EUSERS;
 }
 
+static void set_spare(struct nfs_pool *pool, struct nfs_client *c, bool spare)
+{
+	if (c->spare != spare)
+		net_breaker_spare(pool->breaker, c->export.server, c->export.port, spare);
+	c->spare = spare;
+}
+
+void nfs_pool_spare(struct nfs_pool *pool, struct nfs_client *c)
+{
+	set_spare(pool, c, true);
+}
+
 void nfs_pool_return(struct nfs_pool *pool, struct nfs_client *c)
 {
 	struct idle_client *idle;
@@ -267,6 +279,7 @@ void nfs_pool_return(struct nfs_pool *pool, struct nfs_client *c)
 
 	if (c == NULL)
 		return;
+	set_spare(pool, c, false);
 	net_breaker_leave(pool->breaker, c->export.server, c->export.port, c->silent);
 	idle = c->broken ? NULL : calloc(1, sizeof(*idle));
 	if (idle == NULL) {

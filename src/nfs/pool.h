@@ -47,6 +47,12 @@ int nfs_pool_lease(struct nfs_pool *pool, const struct nfs_export *e, struct nfs
 /* Whether the export's server is known to be down, so that a lease would be refused at once. */
 bool nfs_pool_is_down(struct nfs_pool *pool, const struct nfs_export *e);
 
+/*
+ * Note that a lease, until it is returned, occupies no worker: its thread has another lease as
+ * well, or is not a worker. It has a place on the server, but keeps no others from taking one.
+ */
+void nfs_pool_spare(struct nfs_pool *pool, struct nfs_client *c);
+
 /* Return a lease. Accepts NULL. */
 void nfs_pool_return(struct nfs_pool *pool, struct nfs_client *c);
 

@@ -350,6 +350,7 @@ static int continue_with_client(struct purge_share *s, struct nfs_pool *pool,
 		s->err = why;
 		return r;
 	}
+	nfs_pool_spare(pool, c); /* purger threads are not workers */
 	r = continue_round(s, c, turn);
 	if (r == -ESTALE)
 		c->broken = true; /* it holds the handles */

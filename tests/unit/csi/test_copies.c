@@ -734,6 +734,31 @@ static void setup(void)
 	fake_nfs_whole_max = NFS_WHOLE_MAX; /* version 4 */
 }
 
+#define WORKERS (3 * NFS_SERVER_PLACES)
+
+/* Many servers leave little to others, but a copy needs no more than the worker that it has. */
+START_TEST(test_places_of_copies)
+{
+	struct nfs_client *held[WORKERS - 2];
+	char server[16], share[] = "/e";
+	const struct nfs_export e = { .server = server, .share = share };
+	struct bench b;
+	size_t i;
+
+	bench_init(&b);
+	make_sources(&b);
+	for (i = 0; i < ARRAY_SIZE(held); i++) {
+		(void)snprintf(server, sizeof(server), "busy-%zu", i);
+		check_int(server, "lease", nfs_pool_lease(b.driver.pool, &e, &held[i], NULL), 0);
+	}
+	for (i = 0; i < ARRAY_SIZE(copies); i++)
+		check_ok(copies[i].name, make_copy(&b, &copies[i]));
+	for (i = 0; i < ARRAY_SIZE(held); i++)
+		nfs_pool_return(b.driver.pool, held[i]);
+	bench_done(&b);
+}
+END_TEST
+
 CHECK_MAIN("copies", .setup = setup,
 	   .tests = {
 		   test_turns,
@@ -743,6 +768,7 @@ CHECK_MAIN("copies", .setup = setup,
 		   test_failed_try,
 		   test_failed_connection,
 		   test_busy_server,
+		   test_places_of_copies,
 		   test_hangs_up,
 		   test_hidden_source,
 		   test_share_in_source,

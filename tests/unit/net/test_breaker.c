@@ -637,6 +637,62 @@ START_TEST(test_many_slow_servers)
 }
 END_TEST
 
+#define COPIES 3 /* on one server at a time */
+#define PLACES_OF_COPY 4
+#define LEFT_BY_TWO 11 /* that have all their places */
+
+/* Make the calls of copies enter, each of which takes one worker and more places. */
+static void enter_copies(struct net_breaker *breaker, const struct server *s)
+{
+	unsigned int i;
+
+	for (i = 0; i < COPIES * PLACES_OF_COPY; i++) {
+		enter_alive("copy", breaker, s, i == 0);
+		if (i % PLACES_OF_COPY != 0)
+			net_breaker_spare(breaker, s->name, s->port, true);
+	}
+}
+
+static void leave_copies(struct net_breaker *breaker, const struct server *s)
+{
+	unsigned int i;
+
+	for (i = 0; i < COPIES * PLACES_OF_COPY; i++) {
+		if (i % PLACES_OF_COPY != 0)
+			net_breaker_spare(breaker, s->name, s->port, false);
+		net_breaker_leave(breaker, s->name, s->port, false);
+	}
+}
+
+/* Places that occupy no worker keep nobody from their server, nor from others. */
+START_TEST(test_spare)
+{
+	struct server servers[SLOW_SERVERS];
+	struct net_breaker *breaker;
+	uint16_t i;
+	size_t n;
+
+	for (i = 0; i < SLOW_SERVERS; i++)
+		servers[i] = (struct server){ "slow", (uint16_t)(1000 + i) };
+	for (n = 2; n <= 6; n++) {
+		breaker = new_breaker();
+		enter_copies(breaker, &a);
+		check_that("slow servers", "have most", fill(breaker, servers, n) > PLACES);
+		enter_alive("beside copies", breaker, &a, false);
+		net_breaker_free(breaker);
+	}
+	breaker = new_breaker();
+	enter_copies(breaker, &a);
+	enter_copies(breaker, &b);
+	check_int("one server", "places", fill(breaker, servers, 1), PLACES);
+	leave_copies(breaker, &a);
+	leave_copies(breaker, &b);
+	check_int("a second", "places", fill(breaker, &servers[1], 1), PLACES);
+	check_int("a third", "places", fill(breaker, &servers[2], 1), LEFT_BY_TWO);
+	net_breaker_free(breaker);
+}
+END_TEST
+
 /* The last worker is not one that waits. */
 START_TEST(test_waiters_leave)
 {
@@ -758,6 +814,7 @@ CHECK_MAIN("breaker", .loops = { { test_transitions, ARRAY_SIZE(transitions) } }
 		   test_share,
 		   test_full,
 		   test_many_slow_servers,
+		   test_spare,
 		   test_waiters_leave,
 		   test_hung,
 		   test_crowd,
