@@ -314,7 +314,6 @@ static int create_volume(const struct csi_driver *driver, struct creation *creat
 		.data = source,
 		.ret_trashed = &trash.is_used,
 		.replace_archive = driver->replace_archive,
-		.policy = driver->on_delete,
 		.defaults = (MUTABLE_MODE | MUTABLE_ON_DELETE) & ~creation->params.given,
 	};
 	struct session s;

@@ -60,7 +60,6 @@ static int finish_volume_deletion(struct nfs_client *c, const char *name, enum b
 	struct deletions_pass *pass = data;
 	const struct new_volume *nv = pass->nv;
 	struct volume_disposal how = {
-		.policy = nv->filler != NULL ? nv->filler->policy : ON_DELETE_RETAIN,
 		.replace_archive = nv->filler != NULL && nv->filler->replace_archive,
 	};
 	char dir[RECORD_NAME_MAX + 1];
@@ -79,7 +78,7 @@ static int finish_volume_deletion(struct nfs_client *c, const char *name, enum b
 	/* With a damaged id or no policy, only the volume's own deletion can go on. */
 	if (v.id != NULL ? volume_id_parse(&id, v.id) < 0 : v.on_delete == NULL)
 		return tombstone_refuse(nv->dir, err);
-	if (v.on_delete == NULL && nv->filler == NULL)
+	if (v.on_delete == NULL && volume_is_foreign(&t.record))
 		return tombstone_refuse(nv->dir, err);
 	if (v.id != NULL)
 		t.key = volume_id_key(&id);
@@ -91,7 +90,7 @@ static int finish_volume_deletion(struct nfs_client *c, const char *name, enum b
 	/* Rule 7: a live replica may still remove the directory after we have found it. */
 	if (strcmp(t.key, nv->key) != 0 && !busy_is_abandoned(c, name))
 		return tombstone_refuse(nv->dir, err);
-	how.policy = volume_policy(&v, &id, how.policy);
+	how.policy = volume_buried_policy(&t.record, &id, ON_DELETE_RETAIN);
 	r = volume_recorded_directory(c, &v, t.key, &t.dir, err);
 	/* Rule 1: the deletion may have died before it looked for copies. */
 	if (r == 0)

@@ -44,7 +44,6 @@ struct volume_filler {
 	void *data;
 	bool *ret_trashed; /* set if there is something to purge */
 	bool replace_archive; /* as in volume_disposal, for deletions that are finished first */
-	enum volume_on_delete policy; /* likewise */
 	unsigned int defaults; /* of enum volume_mutable: settings that the request does not name */
 };
 
@@ -92,10 +91,11 @@ int volume_find_buried_owner(struct nfs_client *c, const struct volume_id *id,
 
 /*
  * Delete, archive or retain the volume's directory, by the policy of its record, else of its id,
- * else of how, and remove the record. A directory that other volumes use stays. Return 0 also if
- * the volume is gone already. *ret_trashed tells whether there is something to purge.
+ * else of how, and remove the record. rec may get that policy. A directory that other volumes use
+ * stays. Return 0 also if the volume is gone already. *ret_trashed tells whether there is something
+ * to purge.
  */
-int volume_delete(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
+int volume_delete(struct nfs_client *c, const struct volume_id *id, struct record *rec,
 		  const struct volume_disposal *how, bool *ret_trashed, struct error *err);
 
 /*

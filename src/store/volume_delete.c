@@ -290,14 +290,43 @@ int volume_carry_out(struct nfs_client *c, struct tombstone *t, const struct vol
 
 /* -------- the call -------- */
 
+/*
+ * If the driver's default policy applies and keeps the directory, record it: the tombstone must
+ * tell all replicas the same policy, also those that have another default by now.
+ */
+static int record_default_policy(struct nfs_client *c, const struct volume_id *id,
+				 struct record *rec, const struct volume_disposal *how,
+				 struct error *err)
+{
+	const struct volume v = volume_of(rec);
+	const struct volume_settings changes = {
+		.given = MUTABLE_ON_DELETE,
+		.on_delete = how->policy,
+	};
+	int r;
+
+	if (rec->n == 0 || how->policy == ON_DELETE_DELETE || volume_policy_text(&v, id)[0] != '\0')
+		return 0;
+	if (volume_set_changes(rec, &changes) < 0)
+		return error_oom(err);
+	r = volume_write_record(c, id, rec, false, err);
+	if (r < 0) /* the call may try again as another user: the share does not have it */
+		record_unset(rec, VOLUME_MODIFIED_PREFIX VOLUME_KEY_ON_DELETE);
+	return r;
+}
+
 static int bury_and_carry_out(struct nfs_client *c, struct tombstone *t, const struct volume_id *id,
-			      const struct record *rec, const struct volume_disposal *how,
+			      struct record *rec, const struct volume_disposal *how,
 			      bool *ret_trashed, struct error *err)
 {
 	struct volume_disposal disposal = *how;
-	struct volume v = volume_of(rec);
+	struct volume v;
 	int r;
 
+	r = record_default_policy(c, id, rec, how, err);
+	if (r < 0)
+		return r;
+	v = volume_of(rec);
 	disposal.policy = volume_policy(&v, id, how->policy);
 	r = volume_note_policy_before_burial(c, t, rec, id, disposal.policy, how->policy, err);
 	if (r == 0)
@@ -305,8 +334,8 @@ static int bury_and_carry_out(struct nfs_client *c, struct tombstone *t, const s
 	if (r < 0)
 		return r;
 	/* The tombstone is newer than the record that was read before it was set. */
-	v = volume_of(&t->record);
 	if (t->record.n > 0) {
+		v = volume_of(&t->record);
 		r = volume_recorded_directory(c, &v, t->key, &t->dir, err);
 		if (r < 0)
 			return r;
@@ -315,7 +344,7 @@ static int bury_and_carry_out(struct nfs_client *c, struct tombstone *t, const s
 	r = busy_check_unused(c, t->dir, err);
 	if (r < 0)
 		return r;
-	disposal.policy = volume_policy(&v, id, how->policy);
+	disposal.policy = volume_buried_policy(&t->record, id, how->policy);
 	return volume_carry_out(c, t, &disposal, ret_trashed, err);
 }
 
@@ -339,7 +368,7 @@ static int remove_record_remains(struct nfs_client *c, const char *key, struct e
 	return r == -ENOENT ? 0 : r;
 }
 
-int volume_delete(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
+int volume_delete(struct nfs_client *c, const struct volume_id *id, struct record *rec,
 		  const struct volume_disposal *how, bool *ret_trashed, struct error *err)
 {
 	cleanup_tombstone struct tombstone t = {

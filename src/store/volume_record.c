@@ -156,6 +156,14 @@ enum volume_on_delete volume_policy(const struct volume *v, const struct volume_
 	return on_delete_parse(text, &policy) == 0 ? policy : ON_DELETE_RETAIN;
 }
 
+enum volume_on_delete volume_buried_policy(const struct record *rec, const struct volume_id *id,
+					   enum volume_on_delete default_policy)
+{
+	const struct volume v = volume_of(rec);
+
+	return volume_policy(&v, id, volume_is_foreign(rec) ? default_policy : ON_DELETE_DELETE);
+}
+
 static int volume_differs(const char *name, const char *what, struct error *err)
 {
 	return error_set(err, ERROR_ALREADY_EXISTS, "a volume named '%s' exists with another %s",

@@ -175,4 +175,11 @@ const char *volume_policy_text(const struct volume *v, const struct volume_id *i
 enum volume_on_delete volume_policy(const struct volume *v, const struct volume_id *id,
 				    enum volume_on_delete default_policy);
 
+/*
+ * The same for the tombstone of a deletion. The default counts only for foreign volumes: csi-nfs
+ * records another default than to delete before it sets the tombstone.
+ */
+enum volume_on_delete volume_buried_policy(const struct record *rec, const struct volume_id *id,
+					   enum volume_on_delete default_policy);
+
 #endif

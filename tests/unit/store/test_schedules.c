@@ -98,6 +98,7 @@ struct scenario {
 	const char *stays; /* a directory of that name cannot be renamed, so it is emptied there */
 	bool idle; /* pods write nothing, so the directories stay empty */
 	bool held; /* run schedules in which the server holds a RENAME into the trash, too */
+	bool archives; /* the first replica's default policy is archive, the other's is delete */
 	bool only_held; /* only those, unless SCHEDULES_SWITCHES asks for all */
 };
 
@@ -325,6 +326,26 @@ static const struct scenario scenarios[] = {
 	  { "d0", "c1" },
 	  NULL,
 	  true },
+	{ "two defaults, clone, and one that goes",
+	  { { "v0", "a" }, { "v1", "a", .has_source = true } },
+	  "c0",
+	  { "d0", "c1" },
+	  .may_refuse = true,
+	  .keeps_data = true,
+	  .archives = true },
+	{ "two defaults, delete, and create in its directory",
+	  { { "v0", "a" }, { "v1", "a" } },
+	  "c0",
+	  { "d0", "c1" },
+	  .keeps_data = true,
+	  .archives = true },
+	{ "two defaults, delete and delete, then require its directory",
+	  { { "v0", "a" }, { "v1", "a" }, { "v2", "a", NULL, "require", VOLUME_CLAIM_SHARED } },
+	  "c0",
+	  { "d0", "d0c1c2c2" },
+	  .keeps_data = true,
+	  .archives = true,
+	  .held = true },
 	{ "clone, and its deletion and creation",
 	  { { "v0", "a", NULL, NULL, NULL, "0770", true } },
 	  "c0",
@@ -951,6 +972,7 @@ static void describe(const struct volume_plan *plan, struct record *rec)
 	check_fast(record_set(rec, VOLUME_KEY_ID, id_of(plan, id, sizeof(id))) == 0);
 	check_fast(record_set(rec, VOLUME_KEY_DIR, plan->dir) == 0);
 	check_fast(record_set(rec, VOLUME_KEY_SIZE, "10") == 0);
+	check_fast(record_set(rec, VOLUME_KEY_VERSION, "3") == 0);
 	check_fast(record_set(rec, VOLUME_KEY_MODE, plan->mode != NULL ? plan->mode : "0000") == 0);
 	if (plan->on_delete != NULL)
 		check_fast(record_set(rec, VOLUME_KEY_ON_DELETE, plan->on_delete) == 0);
@@ -961,6 +983,13 @@ static void describe(const struct volume_plan *plan, struct record *rec)
 		check_fast(record_set(rec, VOLUME_KEY_EXISTING, plan->existing) == 0);
 	if (plan->has_source)
 		check_fast(record_set(rec, VOLUME_KEY_SOURCE, "volume v9") == 0);
+}
+
+static enum volume_on_delete default_policy(void)
+{
+	return current != NULL && current->w->s->archives && current->number == 0
+		       ? ON_DELETE_ARCHIVE
+		       : ON_DELETE_DELETE;
 }
 
 /* A copy of one file. */
@@ -1115,7 +1144,7 @@ static int call_on_volume(struct nfs_client *c, char call, const struct volume_p
 		.mode = 0700,
 	};
 	const struct volume_disposal how = {
-		.policy = ON_DELETE_DELETE,
+		.policy = default_policy(),
 		.replace_archive = plan->replaces_archive,
 	};
 	const struct volume_capacity capacity = { .required = 20 };
@@ -1624,8 +1653,8 @@ static bool may_be_archived(const struct world *w)
 {
 	const char *policy = w->s->volumes[0].on_delete;
 
-	return is_unseen(w->schedule) && w->schedule->hasty && policy != NULL &&
-	       strcmp(policy, "archive") == 0;
+	return is_unseen(w->schedule) && w->schedule->hasty &&
+	       (policy != NULL ? strcmp(policy, "archive") == 0 : w->s->archives);
 }
 
 static void check_files(struct world *w)

@@ -393,6 +393,74 @@ START_TEST(test_policy)
 }
 END_TEST
 
+static void create_without_policy(struct fake_nfs *f)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	const struct volume_capacity capacity = { .required = 0 };
+	cleanup_record struct record rec = { .n = 0 };
+	struct error err = { .code = ERROR_OK };
+
+	describe(&flat, &rec);
+	record_unset(&rec, VOLUME_KEY_ON_DELETE);
+	ck_assert(record_set(&rec, VOLUME_KEY_VERSION, "3") == 0);
+	ck_assert(volume_create(c, flat.key, &rec, &capacity, NULL, &err) == 0);
+}
+
+/* An interrupted deletion is finished by the default that it began with. */
+START_TEST(test_default_changes)
+{
+	static const struct {
+		const char *name;
+		enum volume_on_delete first, second;
+		bool stays, archived;
+	} rows[] = {
+		{ "delete, archive", ON_DELETE_DELETE, ON_DELETE_ARCHIVE, false, false },
+		{ "delete, retain", ON_DELETE_DELETE, ON_DELETE_RETAIN, false, false },
+		{ "archive, delete", ON_DELETE_ARCHIVE, ON_DELETE_DELETE, false, true },
+		{ "archive, retain", ON_DELETE_ARCHIVE, ON_DELETE_RETAIN, false, true },
+		{ "retain, delete", ON_DELETE_RETAIN, ON_DELETE_DELETE, true, false },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		unsigned int buried = 0, n;
+		int r = -EIO;
+
+		for (n = 1; r < 0; n++) {
+			const struct fake_failure failure = {
+				.nth = n, .error = -ECONNABORTED, .after = n % 2 == 0, .all = true
+			};
+			struct fake_nfs *f = fake_nfs_new();
+			cleanup_free char *list = NULL;
+			struct error err = { .code = ERROR_OK };
+			bool trashed, was_buried;
+
+			create_without_policy(f);
+			fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
+			fake_nfs_fail(f, &failure);
+			r = delete_as(f, "pvc-1", "", "", rows[i].first, &trashed, &err);
+			fake_nfs_fail(f, NULL);
+			list = fake_nfs_list(f, NULL);
+			was_buried = strstr(list, ".csi-nfs/busy/pvc-1~") != NULL;
+			buried += was_buried;
+			check_int(rows[i].name, "again",
+				  delete_as(f, "pvc-1", "", "", rows[i].second, &trashed, &err), 0);
+			if (was_buried) {
+				check_int(rows[i].name, "still there",
+					  fake_nfs_type(f, "pvc-1/file") != NFS_TYPE_UNKNOWN,
+					  rows[i].stays);
+				check_int(rows[i].name, "archived",
+					  fake_nfs_type(f, "archived-pvc-1/file") !=
+						  NFS_TYPE_UNKNOWN,
+					  rows[i].archived);
+			}
+			fake_nfs_free(f);
+		}
+		ck_assert_msg(buried > 3, "%s: interrupted %u times", rows[i].name, buried);
+	}
+}
+END_TEST
+
 static void put_file(struct fake_nfs *f, const char *dir)
 {
 	cleanup_free char *path = NULL;
@@ -1968,6 +2036,7 @@ CHECK_MAIN("volume",
 		   test_special_bits_stay,
 		   test_contents,
 		   test_policy,
+		   test_default_changes,
 		   test_find_unfinished,
 		   test_id_of_another_directory,
 		   test_id_without_its_directory,
