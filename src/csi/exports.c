@@ -10,7 +10,12 @@
 
 #include "base/clock.h"
 
-#define FORGET_S 86400 /* after which an export is not listed any more that cannot be read */
+/*
+ * An export that cannot be read for so long is not listed any more. Lists must have tried all the
+ * time: two outages do not make a day.
+ */
+#define FORGET_S 86400
+#define TRIED_S 3600 /* longest time between two lists */
 
 /* Of several StorageClasses of a share with other mount options each; the oldest is forgotten. */
 #define WAYS_MAX 8
@@ -28,6 +33,7 @@ struct known_export {
 	bool has_worked; /* a call has succeeded on it; else one has reached it */
 	bool is_gone; /* lists have not reached it for long, and no call has succeeded since */
 	uint64_t failing_ns; /* since when it could not be listed; 0: no list has failed */
+	uint64_t failed_ns; /* when the last list has failed */
 	struct way ways[WAYS_MAX]; /* a ring */
 	unsigned int n_ways;
 };
@@ -217,17 +223,22 @@ void known_exports_reach(struct known_exports *k, const struct nfs_export *e)
 
 void known_exports_fail(struct known_exports *k, const struct nfs_export *e)
 {
+	struct known_export *known;
 	bool found;
 	uint64_t now;
 	size_t at;
 
 	pthread_mutex_lock(&k->lock);
-	now = clock_now_ns(); /* not before failing_ns */
+	now = clock_now_ns(); /* not before failed_ns */
 	at = find_position(k, e, &found);
-	if (found && k->list[at].failing_ns == 0)
-		k->list[at].failing_ns = now;
-	else if (found && now - k->list[at].failing_ns > FORGET_S * CLOCK_NS_PER_S)
-		k->list[at].is_gone = true;
+	if (found) {
+		known = &k->list[at];
+		if (known->failing_ns == 0 || now - known->failed_ns > TRIED_S * CLOCK_NS_PER_S)
+			known->failing_ns = now;
+		known->failed_ns = now;
+		if (now - known->failing_ns > FORGET_S * CLOCK_NS_PER_S)
+			known->is_gone = true;
+	}
 	pthread_mutex_unlock(&k->lock);
 }
 

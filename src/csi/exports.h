@@ -45,9 +45,9 @@ void known_exports_remember(struct known_exports *k, const struct nfs_export *e)
 void known_exports_reach(struct known_exports *k, const struct nfs_export *e);
 
 /*
- * Note that an export could not be listed. After a day in which no call has reached it, it is gone
- * for good: it is not listed any more, unless a call succeeds on it. Its options are kept: without
- * them, such a call may not find the server.
+ * Note that an export could not be listed. After a day of such notes, an hour apart at most, in
+ * which no call has reached it, it is gone for good: it is not listed any more, unless a call
+ * succeeds on it. Its options are kept: without them, such a call may not find the server.
  */
 void known_exports_fail(struct known_exports *k, const struct nfs_export *e);
 

@@ -58,7 +58,8 @@
 struct net_breaker;
 
 /*
- * places: per server; main.c starts three times as many workers for those that enter or take.
+ * places: per server; main.c starts three times as many workers for those that enter or take. A
+ * node has three breakers and fewer workers than for all of them at once.
  * last_ms: longest time in DOWN. Returns 0 or -ENOMEM. The caller frees.
  */
 int net_breaker_new(struct net_breaker **ret, unsigned int places, unsigned int last_ms);
