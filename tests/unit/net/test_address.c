@@ -74,6 +74,7 @@ int getaddrinfo(const char *node, const char *name, const struct addrinfo *hints
 	service.asked++;
 	is_first = strcmp(node, STUCK) == 0 && service.asked_stuck++ == 0;
 	service.asking++;
+	pthread_cond_broadcast(&service.changed);
 	while (is_unanswered(node, is_first))
 		(void)pthread_cond_wait(&service.changed, &service.lock);
 	service.asking--;
@@ -101,6 +102,15 @@ static void service_answers(bool answers)
 	service.answers = answers;
 	pthread_cond_broadcast(&service.changed);
 	while (answers && service.asking > 0)
+		(void)pthread_cond_wait(&service.changed, &service.lock);
+	pthread_mutex_unlock(&service.lock);
+}
+
+/* The thread of a lookup may be late. */
+static void wait_for_stuck_lookup(void)
+{
+	pthread_mutex_lock(&service.lock);
+	while (service.asked_stuck == 0)
 		(void)pthread_cond_wait(&service.changed, &service.lock);
 	pthread_mutex_unlock(&service.lock);
 }
@@ -174,6 +184,7 @@ START_TEST(test_stuck_lookup)
 	unsigned int s;
 
 	is_not_resolved(STUCK);
+	wait_for_stuck_lookup();
 	is_not_resolved(STUCK);
 	for (s = 0; s < 3600; s += AGAIN_S) {
 		ahead_s += AGAIN_S;
