@@ -97,7 +97,7 @@ class Run:
         x.prepare()
         method, fields = x.call()
         # The undo of a creation removes notes last, and may be denied that.
-        case.may_leave_notes = self.when == "denied"
+        case.is_denied = self.when == "denied"
         rules = self.rules()
         case.proxy.begin(rules, versions=case.versions)
         answer, failure = case.once(method, **fields)

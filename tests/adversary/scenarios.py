@@ -677,6 +677,20 @@ class DeleteArchiveAgain(DeleteArchive):
         os.mkdir(self.case.path("archived-v1"))
         trees.write(self.case.path("archived-v1/older"))
 
+    def after_undo(self):
+        """An older archive that may not be moved stays, and the new one has a date."""
+        case = self.case
+        dated = [n for n in listed(case.share) if n.startswith("archived-v1.")]
+        if self.again or not case.is_denied or not dated:
+            super().after_undo()
+            return
+        self.expect(retained=["archived-v1", *dated])
+        if not os.path.exists(case.path("archived-v1/older")):
+            raise Broken("the older archive is neither whole nor gone")
+        found = trees.differences(self.wanted, trees.survey(case.path(dated[0])), root=True)
+        if found or len(dated) > 1:
+            raise Broken("the archive is %s: %s" % (dated, trees.told(found)))
+
 
 class DeleteRetain(Delete):
     """onDelete retain."""

@@ -249,7 +249,7 @@ class Case:
                         for i in range(replicas)]
         self.active = 0
         self.killed = threading.Event()
-        self.may_leave_notes = False  # of use, of a volume that is not there: they do no harm
+        self.is_denied = False  # a call: notes of use may stay, which do no harm
         self.log = []
         self.cleanups = contextlib.ExitStack()  # of what a scenario has set up
         self.started = time.monotonic()
@@ -546,7 +546,7 @@ class Case:
                     if not os.path.isdir(self.path(left)):
                         raise Broken("users/%s/%s is of a directory that is not there" % (
                             directory, key))
-                elif key not in volumes and not self.may_leave_notes:
+                elif key not in volumes and not self.is_denied:
                     raise Broken("users/%s/%s is of a volume that is not there" % (directory, key))
             if not keys:
                 raise Broken("users/%s is empty" % directory)
