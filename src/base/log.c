@@ -32,6 +32,7 @@ static pthread_mutex_t output_lock =
 	PTHREAD_MUTEX_INITIALIZER; /* guards what follows, and keeps lines whole; innermost */
 static uint64_t lost; /* lines, since the last one that was written */
 static bool is_torn; /* the last line has no end */
+static uint64_t waited_ns; /* since a write that did not have to wait */
 static uint64_t hurry_until_ns;
 
 /* Read-only once threads run, so without a lock. */
@@ -149,18 +150,21 @@ static void put_line(struct buf *b, enum log_level level, const char *msg,
 
 static bool has_room(void)
 {
-	const bool hurries = clock_now_ns() < hurry_until_ns;
+	const uint64_t begun_ns = clock_now_ns();
+	const bool hurries = begun_ns < hurry_until_ns;
 	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
+	uint64_t now_ns;
 	int n;
 
 	do {
 		n = poll(&p, 1, hurries ? 0 : PATIENCE_MS);
 	} while (n < 0 && errno == EINTR);
-	if (n != 0)
-		return true; /* or write() tells what is wrong */
-	if (!hurries)
-		hurry_until_ns = clock_now_ns() + HURRY_MS * CLOCK_NS_PER_MS;
-	return false;
+	now_ns = clock_now_ns();
+	waited_ns = now_ns - begun_ns < CLOCK_NS_PER_MS ? 0 : waited_ns + now_ns - begun_ns;
+	/* A reader that is slow all the time must not take more than one that has stopped. */
+	if (!hurries && (n == 0 || waited_ns >= PATIENCE_MS * CLOCK_NS_PER_MS))
+		hurry_until_ns = now_ns + HURRY_MS * CLOCK_NS_PER_MS;
+	return n != 0; /* after an error, write() tells what is wrong */
 }
 
 /* Return false if nobody reads. A pipe that has room takes PIPE_BUF bytes and does not block. */
@@ -188,8 +192,6 @@ static bool write_lost(void)
 	const struct log_field lines = LOG_NUM("lines", lost);
 	cleanup_buf struct buf b = { .len = 0 };
 
-	if (is_torn)
-		(void)buf_puts(&b, "\n");
 	put_line(&b, LOG_LEVEL_WARN, "Lines of the log were lost, because nobody read it", &lines,
 		 1);
 	return write_bytes(b.data, b.len);
@@ -202,9 +204,11 @@ void log_write(enum log_level level, const char *msg, const struct log_field *fi
 
 	put_line(&b, level, msg, fields, n);
 	pthread_mutex_lock(&output_lock);
-	if (lost > 0 && write_lost())
+	if (is_torn)
+		(void)write_bytes("\n", 1);
+	if (!is_torn && lost > 0 && write_lost())
 		lost = 0;
-	if (lost > 0 || !write_bytes(b.data, b.len))
+	if (is_torn || lost > 0 || !write_bytes(b.data, b.len))
 		lost++;
 	pthread_mutex_unlock(&output_lock);
 	errno = saved;
