@@ -103,7 +103,8 @@ int tombstone_check(struct nfs_client *c, const struct tombstone *t, struct erro
 
 /*
  * Remove the tombstones that the record rec has replaced, of deletions that were interrupted just
- * when a change brought the record back. Call this before tombstone_set().
+ * when a change brought the record back. Call this before
+ * tombstone_set(), and before the record is changed.
  */
 int tombstone_forget_replaced(struct nfs_client *c, struct tombstone *t, const struct record *rec,
 			      struct error *err);

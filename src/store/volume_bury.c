@@ -105,9 +105,6 @@ int volume_bury(struct nfs_client *c, struct tombstone *t, const struct volume_i
 	int r;
 
 	if (rec->n > 0) {
-		r = tombstone_forget_replaced(c, t, rec, err);
-		if (r < 0)
-			return r;
 		r = tombstone_set(c, t, err);
 		if (r != -ENOENT)
 			return r;

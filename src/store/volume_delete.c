@@ -291,21 +291,20 @@ int volume_carry_out(struct nfs_client *c, struct tombstone *t, const struct vol
 /* -------- the call -------- */
 
 /*
- * If the driver's default policy applies and keeps the directory, record it: the tombstone must
- * tell all replicas the same policy, also those that have another default by now.
+ * If the record has no policy, and the one that applies keeps the directory, record it: the
+ * tombstone must tell all replicas the same policy, also those with another default.
  */
-static int record_default_policy(struct nfs_client *c, const struct volume_id *id,
-				 struct record *rec, const struct volume_disposal *how,
-				 struct error *err)
+static int record_policy(struct nfs_client *c, const struct volume_id *id, struct record *rec,
+			 const struct volume_disposal *how, struct error *err)
 {
 	const struct volume v = volume_of(rec);
 	const struct volume_settings changes = {
 		.given = MUTABLE_ON_DELETE,
-		.on_delete = how->policy,
+		.on_delete = volume_policy(&v, id, how->policy),
 	};
 	int r;
 
-	if (rec->n == 0 || how->policy == ON_DELETE_DELETE || volume_policy_text(&v, id)[0] != '\0')
+	if (rec->n == 0 || v.on_delete != NULL || changes.on_delete == ON_DELETE_DELETE)
 		return 0;
 	if (volume_set_changes(rec, &changes) < 0)
 		return error_oom(err);
@@ -323,12 +322,15 @@ static int bury_and_carry_out(struct nfs_client *c, struct tombstone *t, const s
 	struct volume v;
 	int r;
 
-	r = record_default_policy(c, id, rec, how, err);
+	/* First, because it looks for a record that was changed, and record_policy() changes it. */
+	r = rec->n > 0 ? tombstone_forget_replaced(c, t, rec, err) : 0;
+	if (r == 0)
+		r = record_policy(c, id, rec, how, err);
 	if (r < 0)
 		return r;
 	v = volume_of(rec);
 	disposal.policy = volume_policy(&v, id, how->policy);
-	r = volume_note_policy_before_burial(c, t, rec, id, disposal.policy, how->policy, err);
+	r = volume_note_policy_before_burial(c, t, rec, id, disposal.policy, err);
 	if (r == 0)
 		r = volume_bury(c, t, id, rec, disposal.policy, err);
 	if (r < 0)

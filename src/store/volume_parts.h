@@ -45,7 +45,7 @@ struct owner_question volume_question_of_deletion(const struct tombstone *t,
  * Note that the directory is retained, even if nobody else uses it: the deletion of an earlier
  * volume with this directory may be repeated. A volume without subDir needs the note only for a
  * shared directory, since only a volume of the same name can have had it before. must: write the
- * note in any case, because the id has another policy.
+ * note in any case, because the id does not say so.
  */
 int volume_note_retained(struct nfs_client *c, const struct tombstone *t, const struct record *rec,
 			 bool must, struct error *err);
@@ -56,8 +56,7 @@ int volume_note_retained(struct nfs_client *c, const struct tombstone *t, const 
  */
 int volume_note_policy_before_burial(struct nfs_client *c, const struct tombstone *t,
 				     const struct record *rec, const struct volume_id *id,
-				     enum volume_on_delete policy,
-				     enum volume_on_delete default_policy, struct error *err);
+				     enum volume_on_delete policy, struct error *err);
 
 /* -------- volume_bury.c: for delete -------- */
 

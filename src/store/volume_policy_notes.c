@@ -91,8 +91,7 @@ int volume_note_retained(struct nfs_client *c, const struct tombstone *t, const 
 
 int volume_note_policy_before_burial(struct nfs_client *c, const struct tombstone *t,
 				     const struct record *rec, const struct volume_id *id,
-				     enum volume_on_delete policy,
-				     enum volume_on_delete default_policy, struct error *err)
+				     enum volume_on_delete policy, struct error *err)
 {
 	const struct volume v = volume_of(rec), unrecorded = { .name = NULL };
 
@@ -101,9 +100,12 @@ int volume_note_policy_before_burial(struct nfs_client *c, const struct tombston
 		return 0;
 	if (policy != ON_DELETE_RETAIN)
 		return note_policy_if_shared(c, t, rec, policy, err);
-	/* When this deletion is repeated after it has succeeded, the policy of the id counts. */
+	/*
+	 * When this deletion is repeated after it has succeeded, the policy of the id counts.
+	 * Without one, a default counts that may be another one by then.
+	 */
 	return volume_note_retained(c, t, rec,
-				    volume_policy(&unrecorded, id, default_policy) !=
+				    volume_policy(&unrecorded, id, ON_DELETE_DELETE) !=
 					    ON_DELETE_RETAIN,
 				    err);
 }

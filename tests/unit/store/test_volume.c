@@ -433,7 +433,7 @@ START_TEST(test_default_changes)
 			struct fake_nfs *f = fake_nfs_new();
 			cleanup_free char *list = NULL;
 			struct error err = { .code = ERROR_OK };
-			bool trashed, was_buried;
+			bool trashed, has_begun;
 
 			create_without_policy(f);
 			fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
@@ -441,11 +441,11 @@ START_TEST(test_default_changes)
 			r = delete_as(f, "pvc-1", "", "", rows[i].first, &trashed, &err);
 			fake_nfs_fail(f, NULL);
 			list = fake_nfs_list(f, NULL);
-			was_buried = strstr(list, ".csi-nfs/busy/pvc-1~") != NULL;
-			buried += was_buried;
+			has_begun = strstr(list, ".csi-nfs/volumes/pvc-1\n") == NULL;
+			buried += strstr(list, ".csi-nfs/busy/pvc-1~") != NULL;
 			check_int(rows[i].name, "again",
 				  delete_as(f, "pvc-1", "", "", rows[i].second, &trashed, &err), 0);
-			if (was_buried) {
+			if (has_begun) {
 				check_int(rows[i].name, "still there",
 					  fake_nfs_type(f, "pvc-1/file") != NFS_TYPE_UNKNOWN,
 					  rows[i].stays);
