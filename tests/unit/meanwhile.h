@@ -10,14 +10,15 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
+#include <stddef.h>
 
-static void (*meanwhile)(void); /* done once, before the next lock is taken */
+static void (*_Atomic meanwhile)(void); /* done once, before the next lock is taken; any thread */
 
 int pthread_mutex_lock(pthread_mutex_t *lock)
 {
-	void (*other)(void) = meanwhile;
+	void (*other)(void) = atomic_exchange(&meanwhile, NULL);
 
-	meanwhile = NULL;
 	if (other != NULL)
 		other();
 	while (pthread_mutex_trylock(lock) != 0)
