@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 
 #define REQUEST_SUBJECT_SIZE 160
@@ -25,5 +26,10 @@ struct request {
 	bool waited_for_turn; /* the call was held with ERROR_WAIT_TURN, and runs again */
 	char subject[REQUEST_SUBJECT_SIZE]; /* volume id or name, for the log */
 };
+
+static inline bool request_is_past_deadline(const struct request *req)
+{
+	return req->deadline_ns != 0 && req->deadline_ns <= clock_now_ns();
+}
 
 #endif

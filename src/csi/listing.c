@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -528,6 +527,12 @@ static void ask_servers(struct listing *l, const struct csi_driver *driver, size
 	l->n_asked = n;
 }
 
+/* Whether nobody has looked at the share, because its server is busy: it may have any entries. */
+static bool is_busy(int error, const struct error *err)
+{
+	return err->code == ERROR_RESOURCE_EXHAUSTED || error == -EUSERS;
+}
+
 /* Return 0, or a negative errno with the reason why the current share is left out. */
 static int read_or_skip_share(struct listing *l, const struct csi_driver *driver, struct error *err)
 {
@@ -542,8 +547,7 @@ static int read_or_skip_share(struct listing *l, const struct csi_driver *driver
 	if (r == 0)
 		return 0;
 	forget_place(l, driver);
-	/* Nobody has looked at a share that is busy: it may have any entries. */
-	if (err->code == ERROR_RESOURCE_EXHAUSTED || r == -EUSERS)
+	if (is_busy(r, err))
 		return r;
 	known_exports_fail(driver->known, l->current);
 	log_warn("Skipping a share that cannot be listed", LOG_STR("server", l->current->server),
@@ -556,7 +560,7 @@ static int check_awaited(struct request *req)
 {
 	if (atomic_load(&req->cancelled))
 		return error_set(&req->err, ERROR_CANCELLED, "the caller has given up");
-	if (req->deadline_ns != 0 && req->deadline_ns <= clock_now_ns())
+	if (request_is_past_deadline(req))
 		return error_set(&req->err, ERROR_DEADLINE_EXCEEDED, "deadline exceeded");
 	return 0;
 }
@@ -580,7 +584,7 @@ static int read_shares(struct listing *l, const struct csi_driver *driver, size_
 			reached++;
 			continue;
 		}
-		if (why.code == ERROR_RESOURCE_EXHAUSTED || one == -EUSERS) {
+		if (is_busy(one, &why)) {
 			req->err = why;
 			return one;
 		}

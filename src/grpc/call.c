@@ -190,11 +190,6 @@ static void answer_result(struct grpc_call *call)
 
 /* ---- Running the handler ---- */
 
-static bool is_past_deadline(const struct request *request)
-{
-	return request->deadline_ns != 0 && request->deadline_ns <= clock_now_ns();
-}
-
 /* Worker, may block. */
 static void run_in_worker(uv_work_t *req)
 {
@@ -202,7 +197,7 @@ static void run_in_worker(uv_work_t *req)
 	struct request *request = &call->invocation.request;
 	uint8_t *data;
 
-	if (atomic_load(&request->cancelled) || is_past_deadline(request)) {
+	if (atomic_load(&request->cancelled) || request_is_past_deadline(request)) {
 		call->skipped = true;
 		return;
 	}
@@ -431,7 +426,7 @@ static void run_handler(struct grpc_call *call)
 	call->expires_ns = GRPC_NEVER;
 	if (call->headers.has_timeout)
 		call->expires_ns = call->invocation.request.deadline_ns;
-	if (is_past_deadline(&call->invocation.request)) {
+	if (request_is_past_deadline(&call->invocation.request)) {
 		answer_code(call, ERROR_DEADLINE_EXCEEDED, "deadline exceeded");
 		return;
 	}
@@ -511,7 +506,7 @@ void grpc_call_headers_end(struct grpc_call *call, bool end_stream)
 	call->state = GRPC_CALL_BODY;
 	call_set_deadline(call);
 	/* With END_STREAM, grpc_call_end() comes next and answers this. */
-	if (!end_stream && is_past_deadline(&call->invocation.request))
+	if (!end_stream && request_is_past_deadline(&call->invocation.request))
 		answer_code(call, ERROR_DEADLINE_EXCEEDED, "deadline exceeded");
 }
 
@@ -616,7 +611,7 @@ static void run_now(struct grpc_call *call, uint64_t now_ns)
 
 uint64_t grpc_call_check(struct grpc_call *call, uint64_t now_ns)
 {
-	if (call->retry_ns <= now_ns && !is_past_deadline(&call->invocation.request)) {
+	if (call->retry_ns <= now_ns && !request_is_past_deadline(&call->invocation.request)) {
 		run_now(call, now_ns);
 		return call->expires_ns;
 	}
