@@ -486,6 +486,19 @@ static void *wait_for_place(void *data)
 	return NULL;
 }
 
+/* Take all places of a, and have n threads wait for one. */
+static void start_waiters(struct queue *q, pthread_t *waiters, size_t n)
+{
+	size_t i;
+
+	many_threads = true;
+	for (i = 0; i < PLACES; i++)
+		enter_alive("place", q->breaker, &a, i == 0);
+	for (i = 0; i < n; i++)
+		check_int("thread", "result", pthread_create(&waiters[i], NULL, wait_for_place, q),
+			  0);
+}
+
 #define BURST_MS 40
 
 /* Places that were taken together are given together: the time since then does not count alone. */
@@ -544,12 +557,7 @@ START_TEST(test_full)
 	bool ask;
 	size_t i;
 
-	many_threads = true;
-	for (i = 0; i < PLACES; i++)
-		enter_alive("place", q.breaker, &a, i == 0);
-	for (i = 0; i < ARRAY_SIZE(waiters); i++)
-		check_int("thread", "result", pthread_create(&waiters[i], NULL, wait_for_place, &q),
-			  0);
+	start_waiters(&q, waiters, ARRAY_SIZE(waiters));
 	while (q.refused == 0)
 		sleep_ms(1);
 	/* The others wait. */
@@ -703,12 +711,7 @@ START_TEST(test_waiters_leave)
 	pthread_t waiters[PLACES];
 	size_t i;
 
-	many_threads = true;
-	for (i = 0; i < PLACES; i++)
-		enter_alive("place", q.breaker, &a, i == 0);
-	for (i = 0; i < ARRAY_SIZE(waiters); i++)
-		check_int("thread", "result", pthread_create(&waiters[i], NULL, wait_for_place, &q),
-			  0);
+	start_waiters(&q, waiters, ARRAY_SIZE(waiters));
 	while (net_breaker_check(q.breaker, a.name, a.port, NULL) == 0) /* until all wait */
 		sleep_ms(1);
 	check_int("others", "leave", PLACES - fill(q.breaker, others, ARRAY_SIZE(others)), 1);
