@@ -371,6 +371,8 @@ class Settings(OnServer):
             self.delete(volume_id)
         self.restart(*self.options)
         self.delete(later)
+        for volume_id in (plain, below, clone.volume_id):  # the answers were lost
+            self.delete(volume_id)
         self.assertEqual(self.listed(), ["a", "clone", "later", "plain"])
         self.assertEqual(self.listed(self.path("a")), ["b"])
         self.empty(self.share)  # also the note that a/b is retained
