@@ -119,15 +119,15 @@ START_TEST(test_error_is_utf8)
 	check_str("other bytes", "message", err.msg, "no 'caf?/\xc3\xa4'");
 	for (i = 0; i < 3; i++) {
 		error_clear(&err);
-		(void)error_set(&err, ERROR_NOT_FOUND, "%s%s", "xx" + i, text);
+		(void)error_set(&err, ERROR_NOT_FOUND, "%s%s", &"xx"[i], text);
 		check_that("cut", "UTF-8", str_is_utf8(err.msg, strlen(err.msg)));
 		check_that("cut", "at the end", strlen(err.msg) > ERROR_MESSAGE_SIZE - 4);
-		error_prefix(&err, "%s", "xx" + i);
+		error_prefix(&err, "%s", &"xx"[i]);
 		check_that("prefix", "UTF-8", str_is_utf8(err.msg, strlen(err.msg)));
-		error_prefix(&err, "%s%s", "xx" + i, text);
+		error_prefix(&err, "%s%s", &"xx"[i], text);
 		check_that("long prefix", "UTF-8", str_is_utf8(err.msg, strlen(err.msg)));
 		error_clear(&err);
-		(void)error_sys(&err, ERROR_INTERNAL, EIO, "%s%s", "xx" + i, text);
+		(void)error_sys(&err, ERROR_INTERNAL, EIO, "%s%s", &"xx"[i], text);
 		check_that("system error", "UTF-8", str_is_utf8(err.msg, strlen(err.msg)));
 	}
 }
