@@ -9,6 +9,7 @@
 #define CHECK_UTIL_H
 
 #include <check.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -89,15 +90,28 @@ void check_shorten_notes(char *list);
 /* clock_gettime(), for tests that replace it. */
 int check_real_clock(clockid_t id, struct timespec *ret);
 
-/* A test that runs once for each _i from 0 to n - 1. */
+/* Return whether every loop runs in full, for "make check-long": LAB_LONG is set. */
+bool check_is_long(void);
+
+/*
+ * A test that runs once for each _i from 0 to n - 1. Of one that is shared, each build of the file
+ * runs about half, and all in a long run.
+ */
 struct check_loop {
 	const TTest *test;
 	int n;
+	bool is_shared;
 };
+
+/* 1 in the second build of a file that is built twice. */
+#ifndef CHECK_BUILD
+#define CHECK_BUILD 0
+#endif
 
 /* The tests of a program, each run in a process of its own between setup and teardown. */
 struct check_suite {
 	const char *name;
+	int build; /* CHECK_BUILD */
 	void (*setup)(void), (*teardown)(void); /* either may be NULL */
 	const TTest *tests[48]; /* up to the first NULL */
 	struct check_loop loops[16]; /* up to the first without a test */
@@ -117,7 +131,9 @@ int check_run(const struct check_suite *suite);
 #define CHECK_MAIN(suite_name, ...)                                                                \
 	int main(void)                                                                             \
 	{                                                                                          \
-		const struct check_suite suite = { .name = (suite_name), __VA_ARGS__ };            \
+		const struct check_suite suite = { .name = (suite_name),                           \
+						   .build = CHECK_BUILD,                           \
+						   __VA_ARGS__ };                                  \
                                                                                                    \
 		return check_run(&suite);                                                          \
 	}

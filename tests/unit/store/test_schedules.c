@@ -53,10 +53,11 @@
 #define SWITCHES_MAX 4
 #define FILES_MAX 16
 #define NO_SWITCH UINT_MAX
-#define TWICE_STRIDE 4
-#define TWICE_ALL_STRIDE 3
-#define INTERRUPTED_STRIDE 2
+#define TWICE_STRIDE 8
+#define TWICE_ALL_STRIDE 6
+#define INTERRUPTED_STRIDE 5
 #define FILES_STRIDE 3
+#define INTERRUPTED_FILES_STRIDE 8
 #define ROUNDS_MAX 30 /* that callers repeat a call, until it is answered */
 
 /* -------- scenarios -------- */
@@ -2043,9 +2044,9 @@ static unsigned int explore(const struct scenario *s, struct schedule schedule, 
  */
 static unsigned int usual_stride(const struct schedule *schedule)
 {
-	if (schedule->files)
-		return FILES_STRIDE;
-	return is_interrupted(schedule) ? INTERRUPTED_STRIDE : 1;
+	if (is_interrupted(schedule))
+		return schedule->files ? INTERRUPTED_FILES_STRIDE : INTERRUPTED_STRIDE;
+	return schedule->files ? FILES_STRIDE : 1;
 }
 
 /* Run one schedule, "first:after,...[:ENDING][:hasty][:files][:held]", and print its operations. */

@@ -1849,6 +1849,6 @@ CHECK_MAIN("tree_archive",
 		   { test_flipped, ARRAY_SIZE(compressions) },
 		   { test_sums, ARRAY_SIZE(compressions) },
 		   { test_map, ARRAY_SIZE(compressions) },
-		   { test_pack_failures, ARRAY_SIZE(ways) },
-		   { test_unpack_failures, ARRAY_SIZE(ways) },
+		   { test_pack_failures, ARRAY_SIZE(ways), .is_shared = true },
+		   { test_unpack_failures, ARRAY_SIZE(ways), .is_shared = true },
 	   })

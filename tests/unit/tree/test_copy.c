@@ -1569,5 +1569,5 @@ CHECK_MAIN("tree_copy",
 		   test_links_forgotten, test_links_of_long_paths, test_empty_reads, test_to_folder,
 	   },
 	   .loops = {
-		   { test_failures, ARRAY_SIZE(ways) },
+		   { test_failures, ARRAY_SIZE(ways), .is_shared = true },
 	   })

@@ -633,7 +633,7 @@ static const struct {
 	{ "refused, and not too deep for that",
 	  false,
 	  { .nth = 1, .error = -EXDEV, .all = true, .types = 1U << NFS_OP_RENAME },
-	  10000,
+	  3000,
 	  0,
 	  FAKE_ENTRIES_FULL },
 	{ "refused",
