@@ -366,6 +366,7 @@ LOG { Default_Log_Level = EVENT; }
 class KernelServer:
     """The kernel's NFS server with one export. NFSv3 uses its path; in NFSv4 it is the root."""
 
+    VERSIONS = ("3", "4.0", "4.1", "4.2")
     port = 2049
 
     def __init__(self, path, options="rw,no_root_squash,insecure,fsid=0,no_subtree_check",
@@ -384,9 +385,11 @@ class KernelServer:
             self.mountd = subprocess.Popen(
                 ["rpc.mountd", "--foreground"], stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-        # A version 4 server accepts no writes in its grace period, 90 s by default.
+        # The kernel keeps the versions that another server left. A version 4 server accepts no
+        # writes in its grace period, 90 s by default.
         run("rpc.nfsd", "--lease-time", "10", "--grace-time", "10",
-            *(word for version in self.without for word in ("-N", version)), "8")
+            *(word for version in self.VERSIONS
+              for word in ("-N" if version in self.without else "-V", version)), "8")
         with open("/proc/fs/nfsd/v4_end_grace", "w", encoding="ascii") as f:
             f.write("Y")
         if not wait_for(lambda: all(rpc_null(self.port, 100003, version) for version in (3, 4)
