@@ -32,7 +32,7 @@ IDLE_RESIDENT = 4000  # kB
 IDLE_PRIVATE = 500
 IDLE_LIBRARIES = 13
 USED_RESIDENT = 9000  # after many volumes were created and deleted
-USED_VOLUMES = 10000 if harness.LONG else 3000
+USED_VOLUMES = 10000 if harness.LONG else 2000
 CALLERS = 16
 
 

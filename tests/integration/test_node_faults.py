@@ -40,7 +40,7 @@ HOST = "127.0.0.1"
 ROUNDS = int(os.environ.get("LAB_ROUNDS", "8"))
 VERSIONS = ("3", "4.0", "4.1", "4.2")
 MANY = 50
-LIVE = MANY if harness.LONG else 15
+LIVE = MANY if harness.LONG else 10
 STATS_S = 12  # 2.5 s, and up to 7.5 in which the helper has no processor
 BYTES, INODES = pb.VolumeUsage.BYTES, pb.VolumeUsage.INODES
 

@@ -23,8 +23,9 @@ from csi_client import capability
 from driver import Driver
 from servers import Image, KernelServer, wait_for
 
-MEMORY_KIB = 24 << 10  # 8 MiB are usual; 160 bytes for each of 100000 levels would be too many
-LEVELS = int(os.environ.get("LAB_LEVELS", 300000 if harness.LONG else 100000))
+MEMORY_KIB = 15 << 10  # 8 MiB are usual; 160 bytes for each of 50000 levels would be too many
+MOVED_FILES = 20000 if harness.LONG else 8000
+LEVELS = int(os.environ.get("LAB_LEVELS", 300000 if harness.LONG else 50000))
 DIG = """
 import os, sys
 os.chdir(sys.argv[1])
@@ -337,8 +338,8 @@ class Kernel(Trash):
     def test_moved_out(self):
         """Who is quick enough to move something out of the trash keeps it."""
         volume_id = self.create("deep")
-        for i in range(20000):
-            self.put("deep", "kept" if i < 10000 else "gone", "%d" % (i % 100), "%d" % i)
+        for i in range(MOVED_FILES):
+            self.put("deep", "kept" if i % 2 else "gone", "%d" % (i // 2 % 100), "%d" % i)
         rescued = os.path.join(self.folder, "rescued")
         self.delete(volume_id)
         wait_for(self.entries, 10, 0.001)

@@ -41,7 +41,7 @@ class Content(Trees):
     @classmethod
     def plant(cls):
         super().plant()
-        trees.make(os.path.join(cls.share, "full"))
+        trees.make(os.path.join(cls.share, "full"), many=3000 if harness.LONG else 1500)
 
     def test_mode_of_a_clone(self):
         """A clone has just the mode that its class asks for, whatever bits its source has."""
@@ -477,7 +477,7 @@ class Writer:
 class Interrupted(Trees):
     """The driver dies, the disk is full, the files change."""
 
-    CLONE_POINTS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.1, 1.5)
+    CLONE_POINTS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.1, 1.5)[::1 if harness.LONG else 2]
     OTHER_POINTS = (0.02, 0.08, 0.2, 0.4, 0.8)
 
     @classmethod
