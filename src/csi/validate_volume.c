@@ -4,6 +4,7 @@
 /* ValidateVolumeCapabilities. */
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -75,6 +76,59 @@ static int context_matches(const struct record *rec, const struct csi_map *conte
 	return r;
 }
 
+/* What is confirmed of a capability. */
+struct confirmed_capability {
+	Csi__V1__VolumeCapability cap;
+	Csi__V1__VolumeCapability__MountVolume mount;
+	Csi__V1__VolumeCapability__AccessMode access_mode;
+};
+
+/*
+ * Copy the fields that were looked at; borrow their values. The CO compares, so that a driver which
+ * does not know a field, or ignores it, does not confirm it (CSI specification, Confirmed).
+ */
+static void confirm_capability(struct confirmed_capability *c, const Csi__V1__VolumeCapability *cap)
+{
+	csi__v1__volume_capability__init(&c->cap);
+	csi__v1__volume_capability__mount_volume__init(&c->mount);
+	csi__v1__volume_capability__access_mode__init(&c->access_mode);
+	c->mount.fs_type = cap->mount->fs_type;
+	c->mount.mount_flags = cap->mount->mount_flags;
+	c->mount.n_mount_flags = cap->mount->n_mount_flags;
+	c->access_mode.mode = cap->access_mode->mode;
+	c->cap.access_type_case = CSI__V1__VOLUME_CAPABILITY__ACCESS_TYPE_MOUNT;
+	c->cap.mount = &c->mount;
+	c->cap.access_mode = &c->access_mode;
+}
+
+/* Answer that all capabilities, which were checked, are supported. */
+static int confirm(const Csi__V1__ValidateVolumeCapabilitiesRequest *in,
+		   Csi__V1__ValidateVolumeCapabilitiesResponse_Closure closure, void *data,
+		   struct error *err)
+{
+	Csi__V1__ValidateVolumeCapabilitiesResponse out =
+		CSI__V1__VALIDATE_VOLUME_CAPABILITIES_RESPONSE__INIT;
+	Csi__V1__ValidateVolumeCapabilitiesResponse__Confirmed confirmed =
+		CSI__V1__VALIDATE_VOLUME_CAPABILITIES_RESPONSE__CONFIRMED__INIT;
+	const size_t n = in->n_volume_capabilities;
+	cleanup_free struct confirmed_capability *caps = calloc(n, sizeof(*caps));
+	cleanup_free Csi__V1__VolumeCapability **list =
+		calloc(n, sizeof(Csi__V1__VolumeCapability *));
+	size_t i;
+
+	if (caps == NULL || list == NULL)
+		return error_oom(err);
+	for (i = 0; i < n; i++) {
+		confirm_capability(&caps[i], in->volume_capabilities[i]);
+		list[i] = &caps[i].cap;
+	}
+	confirmed.volume_capabilities = list;
+	confirmed.n_volume_capabilities = n;
+	out.confirmed = &confirmed;
+	closure(&out, data);
+	return 0;
+}
+
 static void validate_volume_reply(const Csi__V1__ValidateVolumeCapabilitiesRequest *in,
 				  const struct record *rec,
 				  Csi__V1__ValidateVolumeCapabilitiesResponse_Closure closure,
@@ -82,8 +136,6 @@ static void validate_volume_reply(const Csi__V1__ValidateVolumeCapabilitiesReque
 {
 	Csi__V1__ValidateVolumeCapabilitiesResponse out =
 		CSI__V1__VALIDATE_VOLUME_CAPABILITIES_RESPONSE__INIT;
-	Csi__V1__ValidateVolumeCapabilitiesResponse__Confirmed confirmed =
-		CSI__V1__VALIDATE_VOLUME_CAPABILITIES_RESPONSE__CONFIRMED__INIT;
 	const struct csi_map context = csi_map_of(in, volume_context);
 	struct error why = { .code = ERROR_OK };
 	struct request *req = data;
@@ -109,10 +161,8 @@ static void validate_volume_reply(const Csi__V1__ValidateVolumeCapabilitiesReque
 		closure(&out, data);
 		return;
 	}
-	confirmed.volume_capabilities = in->volume_capabilities;
-	confirmed.n_volume_capabilities = in->n_volume_capabilities;
-	out.confirmed = &confirmed;
-	closure(&out, data);
+	if (confirm(in, closure, data, &req->err) < 0)
+		closure(NULL, data);
 }
 
 CONTROLLER_METHOD(validate_volume_capabilities, ValidateVolumeCapabilities)

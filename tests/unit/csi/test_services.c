@@ -1051,6 +1051,56 @@ START_TEST(test_validate)
 }
 END_TEST
 
+/* A field that this version does not know, or does not look at, must not be confirmed. */
+START_TEST(test_validate_confirms_what_was_looked_at)
+{
+	const char *row = "later capability";
+	const struct creation volume = { "pvc-1", MOUNT, { SRV }, 0, 0 };
+	Csi__V1__ValidateVolumeCapabilitiesRequest in =
+		CSI__V1__VALIDATE_VOLUME_CAPABILITIES_REQUEST__INIT;
+	ProtobufCMessageUnknownField later = {
+		.tag = 103,
+		.wire_type = PROTOBUF_C_WIRE_TYPE_VARINT,
+		.len = 1,
+		.data = (uint8_t[]){ 1 },
+	};
+	const Csi__V1__VolumeCapability *got;
+	struct call created, call;
+	struct capability_box box;
+	struct bench b;
+
+	bench_init(&b);
+	create_volume("volume", &b, &volume, &created);
+	call_done(&created);
+	fill_capability(&box, READER, "hard");
+	box.mount.fs_type = text("nfs4");
+	box.mount.volume_mount_group = text("1000");
+	box.cap.base.n_unknown_fields = 1;
+	box.cap.base.unknown_fields = &later;
+	box.mount.base = box.cap.base;
+	box.mount.base.descriptor = &csi__v1__volume_capability__mount_volume__descriptor;
+	box.mode.base = box.cap.base;
+	box.mode.base.descriptor = &csi__v1__volume_capability__access_mode__descriptor;
+	in.volume_id = text("s#e#pvc-1##");
+	in.volume_capabilities = box.list;
+	in.n_volume_capabilities = 1;
+	invoke(row, &b.controller.service.base, "ValidateVolumeCapabilities", &in, &call);
+	check_error(row, &call.req.err, ERROR_OK, NULL);
+	got = ((const Csi__V1__ValidateVolumeCapabilitiesResponse *)call.reply)
+		      ->confirmed->volume_capabilities[0];
+	check_int(row, "unknown fields", got->base.n_unknown_fields, 0);
+	check_int(row, "those of the mount", got->mount->base.n_unknown_fields, 0);
+	check_int(row, "those of the access mode", got->access_mode->base.n_unknown_fields, 0);
+	check_str(row, "group", got->mount->volume_mount_group, "");
+	check_str(row, "type", got->mount->fs_type, "nfs4");
+	check_int(row, "options", got->mount->n_mount_flags, 1);
+	check_str(row, "option", got->mount->mount_flags[0], "hard");
+	check_int(row, "mode", got->access_mode->mode, MODE(MULTI_NODE_READER_ONLY));
+	call_done(&call);
+	bench_done(&b);
+}
+END_TEST
+
 START_TEST(test_unreachable)
 {
 	static const struct creation volume = { "pvc-1", MOUNT, { SRV }, 0, 0 };
@@ -1689,6 +1739,7 @@ CHECK_MAIN("services", .setup = setup,
 		   test_delete,
 		   test_delete_refused,
 		   test_validate,
+		   test_validate_confirms_what_was_looked_at,
 		   test_unreachable,
 		   test_crowd,
 		   test_list_with_dead_servers,
