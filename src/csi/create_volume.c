@@ -201,6 +201,16 @@ static const char *creation_policy(const struct volume_params *p)
 	return on_delete_name(p->on_delete);
 }
 
+/* With subDir filled in, the volume context can be longer than the parameters, which fit. */
+static int check_context_size(const struct record *rec, size_t first, struct error *err)
+{
+	size_t total = 0, i;
+
+	for (i = first; i < rec->n; i++)
+		total += strlen(volume_context_key(&rec->pairs[i])) + strlen(rec->pairs[i].value);
+	return validate_map_size(total, "parameters, with subDir filled in", err);
+}
+
 static int creation_describe(struct creation *creation, const Csi__V1__CreateVolumeRequest *in,
 			     const char *source, struct error *err)
 {
@@ -233,7 +243,7 @@ static int creation_describe(struct creation *creation, const Csi__V1__CreateVol
 		return error_oom(err);
 	/* Sort: a retry may have the map in another order and must get the same record. */
 	qsort(rec->pairs + first, rec->n - first, sizeof(*rec->pairs), compare_pairs);
-	return 0;
+	return check_context_size(rec, first, err);
 }
 
 /*

@@ -473,10 +473,26 @@ int volume_params_parse(struct volume_params *ret, const struct csi_map *map,
 	return parse(ret, map, PARAM_CREATE, defaults, "StorageClass", err);
 }
 
+/*
+ * Count only what belongs to the volume. csi-provisioner adds its identity, and kubelet what the
+ * CSIDriver asks for: the tokens of a service account alone can be larger than the limit.
+ */
+static int check_attributes_size(const struct csi_map *map, struct error *err)
+{
+	size_t total = 0, i;
+
+	for (i = 0; i < map->n; i++)
+		if (!param_is_of_sidecar(csi_map_key(map, i)))
+			total += strlen(csi_map_key(map, i)) + strlen(csi_map_value(map, i));
+	return validate_map_size(total, "volume_context", err);
+}
+
 int volume_attributes_parse(struct volume_params *ret, const struct csi_map *map,
 			    const struct volume_defaults *defaults, struct error *err)
 {
-	return parse(ret, map, PARAM_ATTRIBUTE, defaults, "volume attributes", err);
+	int r = check_attributes_size(map, err);
+
+	return r < 0 ? r : parse(ret, map, PARAM_ATTRIBUTE, defaults, "volume attributes", err);
 }
 
 int volume_location_parse(struct volume_params *ret, const struct csi_map *map,

@@ -99,16 +99,21 @@ int validate_path(const char *path, const char *field, struct error *err)
 	return 0;
 }
 
+int validate_map_size(size_t size, const char *field, struct error *err)
+{
+	if (size > CSI_MAP_MAX)
+		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: has %zu bytes, the limit is %d",
+				 field, size, CSI_MAP_MAX);
+	return 0;
+}
+
 int validate_map(const struct csi_map *map, const char *field, struct error *err)
 {
 	size_t total = 0, i;
 
 	for (i = 0; i < map->n; i++)
 		total += strlen(csi_map_key(map, i)) + strlen(csi_map_value(map, i));
-	if (total > CSI_MAP_MAX)
-		return error_set(err, ERROR_INVALID_ARGUMENT, "%s: has %zu bytes, the limit is %d",
-				 field, total, CSI_MAP_MAX);
-	return 0;
+	return validate_map_size(total, field, err);
 }
 
 static bool mode_is_known(Csi__V1__VolumeCapability__AccessMode__Mode mode)

@@ -31,6 +31,8 @@ int validate_volume_id(const char *id, struct error *err);
 /* Check for an absolute path without ".." of at most CSI_PATH_MAX bytes. */
 int validate_path(const char *path, const char *field, struct error *err);
 
+/* Check the bytes of a map, keys and values together. */
+int validate_map_size(size_t size, const char *field, struct error *err);
 int validate_map(const struct csi_map *map, const char *field, struct error *err);
 
 /* Check that access type and access mode are present and supported. */

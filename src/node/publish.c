@@ -42,10 +42,8 @@ static void publication_done(struct publication *p)
 
 static int publication_check(const Csi__V1__NodePublishVolumeRequest *in, struct error *err)
 {
-	const struct csi_map context = csi_map_of(in, volume_context);
-	int r;
+	int r = validate_volume_id(in->volume_id, err);
 
-	r = validate_volume_id(in->volume_id, err);
 	if (r < 0)
 		return r;
 	r = validate_path(in->target_path, "target_path", err);
@@ -54,10 +52,7 @@ static int publication_check(const Csi__V1__NodePublishVolumeRequest *in, struct
 	if (in->volume_capability == NULL)
 		return error_set(err, ERROR_INVALID_ARGUMENT,
 				 "volume_capability is required, but missing");
-	r = validate_capability(in->volume_capability, err);
-	if (r < 0)
-		return r;
-	return validate_map(&context, "volume_context", err);
+	return validate_capability(in->volume_capability, err);
 }
 
 /* Join mount options. NULL without memory. */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "csi.pb-c.h"
@@ -282,6 +283,7 @@ END_TEST
 
 START_TEST(test_attributes)
 {
+	static char large[4096];
 	static const struct {
 		const char *name;
 		const char *pairs[2 * PAIRS_MAX + 1];
@@ -318,9 +320,13 @@ START_TEST(test_attributes)
 		{ "the driver's folder", { SRV, "subDir", ".csi-nfs/trash" }, .word = "subDir" },
 		{ "bad octal", { SRV, "mountPermissions", "9" }, .word = "mountPermissions" },
 		{ "two spellings", { SRV, "subDir", "a", "SubDir", "b" }, .word = "subDir" },
+		{ "too long", { SRV, "colour", large }, .word = "volume_context: has 4115 bytes" },
+		{ "long tokens", { SRV, "csi.storage.k8s.io/serviceAccount.tokens", large } },
+		{ "long identity", { SRV, "storage.kubernetes.io/csiProvisionerIdentity", large } },
 	};
 	size_t i;
 
+	memset(large, 'a', sizeof(large) - 1);
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
 		cleanup_volume_params struct volume_params p = { .server = NULL };
 		struct error err = { .code = ERROR_OK };

@@ -435,6 +435,13 @@ static enum error_code code_of(enum error_code code)
 	return code != ERROR_OK ? code : ERROR_INVALID_ARGUMENT;
 }
 
+/* Five components of 200 bytes, which no class has to spell out. */
+#define PV_DIRS                                                                                    \
+	"/${pv.metadata.name}/${pv.metadata.name}/${pv.metadata.name}/${pv.metadata.name}/"        \
+	"${pv.metadata.name}"
+#define DIGITS_50 "01234567890123456789012345678901234567890123456789"
+#define PV_NAME DIGITS_50 DIGITS_50 DIGITS_50 DIGITS_50
+
 START_TEST(test_create_refused)
 {
 	static const struct {
@@ -458,6 +465,12 @@ START_TEST(test_create_refused)
 		{ "bad octal",
 		  { "a", MOUNT, { SRV, "mountPermissions", "9" } },
 		  .word = "mountPermissions" },
+		{ "subDir that is long once it is filled in",
+		  { "a",
+		    MOUNT,
+		    { SRV, "subDir", PV_DIRS PV_DIRS PV_DIRS PV_DIRS, "csi.storage.k8s.io/pv/name",
+		      PV_NAME } },
+		  .word = "parameters, with subDir filled in: has 4" },
 		{ "negative size", { "a", MOUNT, { SRV }, -1 }, .word = "required_bytes" },
 		{ "negative limit", { "a", MOUNT, { SRV }, 0, -1 }, .word = "limit_bytes" },
 		{ "bind among the flags",
@@ -1424,6 +1437,7 @@ END_TEST
 
 START_TEST(test_publish)
 {
+	static char large[5000];
 	static const struct {
 		const char *name;
 		struct publish_row in;
@@ -1432,6 +1446,12 @@ START_TEST(test_publish)
 		uint32_t mode;
 	} rows[] = {
 		{ "plain", { "v", "+t", MOUNT, NULL, { SRV } } },
+		{ "tokens that kubelet adds",
+		  { "v",
+		    "+t",
+		    MOUNT,
+		    NULL,
+		    { SRV, "csi.storage.k8s.io/serviceAccount.tokens", large } } },
 		{ "subDir and mode",
 		  { "v", "+t", MOUNT, NULL, { SRV, "subDir", "a/b", "mountPermissions", "0770" } },
 		  .source = "s:/e/a/b",
@@ -1457,6 +1477,7 @@ START_TEST(test_publish)
 	char path[256];
 	size_t i;
 
+	memset(large, 'a', sizeof(large) - 1);
 	bench_init(&b);
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
 		const struct publish_row *in = &rows[i].in;
