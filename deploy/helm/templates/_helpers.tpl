@@ -30,6 +30,11 @@ What several templates need.
 {{- toYaml (mergeOverwrite $labels (.Values.customLabels | default dict)) -}}
 {{- end }}
 
+{{- /* The label app of the pods of helm test. */ -}}
+{{- define "csi-nfs.test-app" -}}
+{{- printf "%s-test" (.Values.controller.name | trunc 58) -}}
+{{- end }}
+
 {{- /* Whether image.nfs names csi-driver-nfs's image, which cannot run here: "true" or nothing. */ -}}
 {{- define "csi-nfs.foreign-image" -}}
 {{- if eq (base .Values.image.nfs.repository) "nfsplugin" }}true{{ end -}}
