@@ -51,12 +51,15 @@ static int expand_volume(const struct csi_driver *driver,
 	if (r < 0)
 		return r;
 	r = volume_ref_read(&ref, driver, err);
-	if (r < 0)
-		return r;
-	volume_ref_begin(&s, driver, &ref, err);
-	while (volume_ref_next(&ref, &s))
-		s.result = volume_expand(s.client, &ref.id, &ref.record, &capacity, ret_size, err);
-	return s.result;
+	if (r == 0) {
+		volume_ref_begin(&s, driver, &ref, err);
+		while (volume_ref_next(&ref, &s))
+			s.result = volume_expand(s.client, &ref.id, &ref.record, &capacity,
+						 ret_size, err);
+		r = s.result;
+	}
+	volume_ref_check_final(&ref, driver, err);
+	return r;
 }
 
 CONTROLLER_METHOD(controller_expand_volume, ControllerExpandVolume)

@@ -48,8 +48,10 @@ static int modify_volume(const struct csi_driver *driver,
 	if (r < 0)
 		return r;
 	r = volume_ref_read(&ref, driver, err);
-	if (r < 0)
+	if (r < 0) {
+		volume_ref_check_final(&ref, driver, err);
 		return r;
+	}
 	if (mutable.n == 0)
 		return refuse_no_parameters(&ref, driver, err);
 	settings = (struct volume_settings){
@@ -61,8 +63,9 @@ static int modify_volume(const struct csi_driver *driver,
 	volume_ref_begin(&s, driver, &ref, err);
 	while (volume_ref_next(&ref, &s))
 		s.result = volume_modify(s.client, &ref.id, &ref.record, &settings, err);
+	volume_ref_check_final(&ref, driver, err);
 	/* Report a change that the server refuses as one that this volume does not support. */
-	if (s.result < 0 && err->code == ERROR_PERMISSION_DENIED)
+	if (s.result < 0 && !ref.is_unreached && err->code == ERROR_PERMISSION_DENIED)
 		err->code = ERROR_INVALID_ARGUMENT;
 	return s.result;
 }

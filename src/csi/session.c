@@ -166,9 +166,8 @@ static bool is_same_error(const struct error *a, const struct error *b)
 	return a->code == b->code && a->sys == b->sys && strcmp(a->msg, b->msg) == 0;
 }
 
-/* Whether a share that has been reached is not there any more, or refuses this client now. */
-static bool is_gone(const struct csi_driver *driver, const struct nfs_export *e,
-		    const struct error *err)
+bool session_share_is_gone(const struct csi_driver *driver, const struct nfs_export *e,
+			   const struct error *err)
 {
 	return (err->code == ERROR_NOT_FOUND || err->code == ERROR_PERMISSION_DENIED) &&
 	       known_exports_have(driver->known, e);
@@ -202,7 +201,7 @@ void session_check_final(const struct csi_driver *driver, const struct nfs_expor
 	 * did not get as far as a record either. But a share that is gone may have one.
 	 */
 	if (s.result < 0 && !has_folder && is_same_error(&second, err) &&
-	    !(s.rounds == 0 && is_gone(driver, e, err)))
+	    !(s.rounds == 0 && session_share_is_gone(driver, e, err)))
 		return;
 	err->code = ERROR_ABORTED;
 }

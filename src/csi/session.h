@@ -71,6 +71,13 @@ void session_get_identity(const struct session *s, struct nfs_export *e);
 bool session_next(struct session *s);
 
 /*
+ * After a session without a round: whether err says that the share is not there, or refuses this
+ * client, although it has been reached before, by this call or by an earlier one of this process.
+ */
+bool session_share_is_gone(const struct csi_driver *driver, const struct nfs_export *e,
+			   const struct error *err);
+
+/*
  * Check the code of an error after a creation has failed with it on export e. A CO may drop the
  * request after a final code, so nothing of it may be left then. Change the code to ABORTED if the
  * folder has a record of that key or its draft, which an earlier attempt that was killed may have

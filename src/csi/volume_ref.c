@@ -47,6 +47,7 @@ int volume_ref_read(struct volume_ref *ref, const struct csi_driver *driver, str
 	session_begin_reader(&s, driver, &ref->export, err);
 	while (session_next(&s))
 		s.result = volume_ref_read_with(ref, s.client, err);
+	ref->is_unreached = s.rounds == 0;
 	return s.result;
 }
 
@@ -89,7 +90,15 @@ bool volume_ref_next(struct volume_ref *ref, struct session *s)
 		if (s->result == 0)
 			return true;
 	}
+	ref->is_unreached = s->rounds == 0;
 	return false;
+}
+
+void volume_ref_check_final(const struct volume_ref *ref, const struct csi_driver *driver,
+			    struct error *err)
+{
+	if (ref->is_unreached && session_share_is_gone(driver, &ref->export, err))
+		err->code = ERROR_ABORTED;
 }
 
 int volume_ref_check(struct volume_ref *ref, const struct csi_driver *driver, struct error *err)

@@ -18,6 +18,7 @@ struct volume_ref {
 	struct nfs_export export; /* as it was reached to read the record */
 	struct record record; /* set by volume_ref_read(); empty if the volume has none */
 	unsigned int version; /* of NFS, over which the record was read */
+	bool is_unreached; /* the last session did not reach the share */
 	struct volume_owner buried; /* who goes on with an interrupted deletion, if it is known */
 	struct volume_owner owner; /* for the session */
 };
@@ -57,6 +58,14 @@ void volume_ref_begin(struct session *s, const struct csi_driver *driver, struct
 
 /* session_next() for that session: reads the record again before a second round. */
 bool volume_ref_next(struct volume_ref *ref, struct session *s);
+
+/*
+ * After a change of the volume has failed: set ABORTED if its share is gone for now, as while the
+ * server starts. The CO takes NOT_FOUND for the end of the change, but an earlier attempt, whose
+ * answer was lost, may have made it.
+ */
+void volume_ref_check_final(const struct volume_ref *ref, const struct csi_driver *driver,
+			    struct error *err);
 
 /* Check that the volume's directory is there, and finished: 0, or NOT_FOUND. Blocks. */
 int volume_ref_check(struct volume_ref *ref, const struct csi_driver *driver, struct error *err);

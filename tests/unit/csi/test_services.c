@@ -843,6 +843,58 @@ START_TEST(test_create_on_a_share_that_has_vanished)
 }
 END_TEST
 
+static void change_volume(const char *row, struct bench *b, const char *id, enum error_code code)
+{
+	Csi__V1__ControllerExpandVolumeRequest expand =
+		CSI__V1__CONTROLLER_EXPAND_VOLUME_REQUEST__INIT;
+	Csi__V1__ControllerModifyVolumeRequest modify =
+		CSI__V1__CONTROLLER_MODIFY_VOLUME_REQUEST__INIT;
+	Csi__V1__ControllerModifyVolumeRequest__MutableParametersEntry policy =
+		CSI__V1__CONTROLLER_MODIFY_VOLUME_REQUEST__MUTABLE_PARAMETERS_ENTRY__INIT;
+	Csi__V1__ControllerModifyVolumeRequest__MutableParametersEntry *list[] = { &policy };
+	Csi__V1__CapacityRange range = CSI__V1__CAPACITY_RANGE__INIT;
+	struct call call;
+
+	range.required_bytes = 20;
+	expand.volume_id = text(id);
+	expand.capacity_range = &range;
+	invoke(row, &b->controller.service.base, "ControllerExpandVolume", &expand, &call);
+	check_error(row, &call.req.err, code, "not exported");
+	call_done(&call);
+	policy.key = text("onDelete");
+	policy.value = text("retain");
+	modify.volume_id = text(id);
+	modify.mutable_parameters = list;
+	modify.n_mutable_parameters = 1;
+	invoke(row, &b->controller.service.base, "ControllerModifyVolume", &modify, &call);
+	check_error(row, &call.req.err, code, "not exported");
+	call_done(&call);
+}
+
+/*
+ * A CO takes NOT_FOUND for the end of a change, and may forget it, though an earlier attempt may
+ * have made it.
+ */
+START_TEST(test_changes_on_a_share_that_has_vanished)
+{
+	static const struct creation in = { "pvc-1", MOUNT, { SRV }, 10, 0 };
+	const char *row = vanishings[_i].name;
+	struct call call;
+	struct bench b;
+
+	vanishing = (size_t)_i;
+	bench_init_exported(&b);
+	create_volume(row, &b, &in, &call);
+	check_error(row, &call.req.err, ERROR_OK, NULL);
+	call_done(&call);
+	nfs_pool_drop(b.driver.pool, &(struct nfs_export){ .server = text("s") });
+	is_exported = false;
+	change_volume(row, &b, "s#e#pvc-1##", ERROR_ABORTED);
+	change_volume(row, &b, "s#f#pvc-1##", vanishings[_i].code);
+	bench_done(&b);
+}
+END_TEST
+
 /* Exports that calls reach, without success, leave room for those on which calls succeed. */
 START_TEST(test_many_exports_reached)
 {
@@ -1743,7 +1795,8 @@ static void setup(void)
 
 CHECK_MAIN("services", .setup = setup,
 	   .loops = { { test_create_on_a_share_that_vanishes, ARRAY_SIZE(vanishings) },
-		      { test_create_on_a_share_that_has_vanished, ARRAY_SIZE(vanishings) } },
+		      { test_create_on_a_share_that_has_vanished, ARRAY_SIZE(vanishings) },
+		      { test_changes_on_a_share_that_has_vanished, ARRAY_SIZE(vanishings) } },
 	   .tests = {
 		   test_many_exports_reached,
 		   test_unimplemented,
