@@ -2,7 +2,8 @@
 /* Copyright the csi-nfs authors */
 
 /*
- * ControllerGetVolume. A server that cannot be reached is a condition of the volume, not an error.
+ * ControllerGetVolume. A server that cannot be reached, or does not have the share for now, is a
+ * condition of the volume, not an error: NOT_FOUND would mean that there is no such volume.
  */
 
 #include <errno.h>
@@ -54,7 +55,8 @@ static int get_volume(const struct csi_driver *driver, const char *id, struct vo
 		r = s.result;
 	}
 	/* Unless nobody has looked: that says nothing about the volume. */
-	if (r < 0 && r != -EUSERS && err->code == ERROR_UNAVAILABLE) {
+	if (r < 0 && r != -EUSERS &&
+	    (err->code == ERROR_UNAVAILABLE || volume_ref_is_gone(ref, driver, err))) {
 		*condition = *err;
 		error_clear(err);
 		return 0;

@@ -94,10 +94,16 @@ bool volume_ref_next(struct volume_ref *ref, struct session *s)
 	return false;
 }
 
+bool volume_ref_is_gone(const struct volume_ref *ref, const struct csi_driver *driver,
+			const struct error *err)
+{
+	return ref->is_unreached && session_share_is_gone(driver, &ref->export, err);
+}
+
 void volume_ref_check_final(const struct volume_ref *ref, const struct csi_driver *driver,
 			    struct error *err)
 {
-	if (ref->is_unreached && session_share_is_gone(driver, &ref->export, err))
+	if (volume_ref_is_gone(ref, driver, err))
 		err->code = ERROR_ABORTED;
 }
 

@@ -59,6 +59,10 @@ void volume_ref_begin(struct session *s, const struct csi_driver *driver, struct
 /* session_next() for that session: reads the record again before a second round. */
 bool volume_ref_next(struct volume_ref *ref, struct session *s);
 
+/* After a failure: whether the share is gone for now, see session_share_is_gone(). */
+bool volume_ref_is_gone(const struct volume_ref *ref, const struct csi_driver *driver,
+			const struct error *err);
+
 /*
  * After a change of the volume has failed: set ABORTED if its share is gone for now, as while the
  * server starts. The CO takes NOT_FOUND for the end of the change, but an earlier attempt, whose

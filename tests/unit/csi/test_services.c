@@ -879,6 +879,8 @@ START_TEST(test_changes_on_a_share_that_has_vanished)
 {
 	static const struct creation in = { "pvc-1", MOUNT, { SRV }, 10, 0 };
 	const char *row = vanishings[_i].name;
+	Csi__V1__ControllerGetVolumeRequest get = CSI__V1__CONTROLLER_GET_VOLUME_REQUEST__INIT;
+	const Csi__V1__ControllerGetVolumeResponse *got;
 	struct call call;
 	struct bench b;
 
@@ -891,6 +893,17 @@ START_TEST(test_changes_on_a_share_that_has_vanished)
 	is_exported = false;
 	change_volume(row, &b, "s#e#pvc-1##", ERROR_ABORTED);
 	change_volume(row, &b, "s#f#pvc-1##", vanishings[_i].code);
+	get.volume_id = text("s#e#pvc-1##");
+	invoke(row, &b.controller.service.base, "ControllerGetVolume", &get, &call);
+	check_error(row, &call.req.err, ERROR_OK, NULL);
+	got = (const Csi__V1__ControllerGetVolumeResponse *)call.reply;
+	check_int(row, "abnormal", got->status->volume_condition->abnormal, true);
+	check_that(row, "it says why",
+		   strstr(got->status->volume_condition->message, "not exported"));
+	call_done(&call);
+	get.volume_id = text("s#f#pvc-1##");
+	invoke(row, &b.controller.service.base, "ControllerGetVolume", &get, &call);
+	check_error(row, &call.req.err, vanishings[_i].code, "not exported");
 	bench_done(&b);
 }
 END_TEST
