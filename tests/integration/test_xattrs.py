@@ -216,6 +216,26 @@ class OnXfs(Xattrs, Base):
         self.assertEqual(self.lost("crowd-copy"), (0, []))
         self.delete(source, copy)
 
+    def test_tree_packed_by_hand(self):
+        """As the manual says, which then removes the tree: for csi-driver-nfs."""
+        with open(os.path.join(HERE, "..", "..", "man", "csi-nfs.8.in"), encoding="utf-8") as f:
+            command = re.search(r"^tar .*\n(?:.*\n)*?rm .*\n", f.read(), re.M).group()
+        for roff, text in (("\\e\n", "\\\n"), ("\\-", "-"), ("\\(aq", "'")):
+            command = command.replace(roff, text)
+        command = re.sub(r"\\fI\w+\\fR", "packed", command)
+        source = self.create("packed")
+        self.fill("packed")
+        snapshot = self.driver.client.CreateSnapshot(
+            name="by-hand", source_volume_id=source, timeout=120,
+            parameters={"format": "tree"}).snapshot.snapshot_id
+        run("sh", "-ec", 'cd "$1"\n' + command, "sh", self.path("by-hand"))
+        self.assertEqual(os.listdir(self.path("by-hand")), ["packed.tar.gz"])
+        restored = self.create("unpacked", volume_content_source={
+            "snapshot": {"snapshot_id": snapshot}})
+        self.assertEqual(survey(self.path("unpacked")), survey(self.path("packed")))
+        self.driver.client.DeleteSnapshot(snapshot_id=snapshot)
+        self.delete(source, restored)
+
 
 class OnExt4(Xattrs, Base):
     """One block holds all attributes of a file."""
