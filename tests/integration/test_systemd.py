@@ -428,7 +428,7 @@ class Manager(unittest.TestCase):
 
     @classmethod
     def set_options(cls, mode, *options, **variables):
-        variables["CSI_NFS_OPTIONS"] = " ".join(options)
+        variables["NFS_DRIVER_OPTIONS"] = " ".join(options)
         write(os.path.join(cls.settings, "csi-nfs", mode + ".env"),
               "".join('%s="%s"\n' % pair for pair in variables.items()))
 
