@@ -74,7 +74,6 @@ static const char *xattr_loss_text(int error)
 	case -EMSGSIZE:
 	case -ERANGE:
 	case -ENOSPC:
-	case -EDQUOT:
 		return "too large for the target, for NFS or for an archive";
 	default:
 		return strerror(-error);

@@ -11,7 +11,8 @@
  *                                LOOKUP if the reply has no handle; GETATTR if it is the root
  *                                and the reply has no owner; EXISTS if the name is taken (LOOKUP
  *                                for a directory that is known to be of this build)
- * XATTRS   SETXATTR              XATTRS for the next one; FILL
+ * XATTRS   SETXATTR              XATTRS for the next one; FILL; ROOM after ENOSPC
+ * ROOM     FSSTAT                XATTRS for the next one; FILL
  * EXISTS   (calls in builder.c)  CREATE after the old entry was removed; LOOKUP to merge
  *                                directories; LINKED
  * LOOKUP   LOOKUP                FILL; GETATTR if the reply has no attributes
@@ -57,6 +58,7 @@ enum builder_node_state {
 	BUILD_LOOKUP,
 	BUILD_GETATTR,
 	BUILD_XATTRS,
+	BUILD_ROOM, /* whether the file system is full, or an attribute too large */
 	BUILD_FILL,
 	BUILD_COMMIT,
 	BUILD_VERIFY, /* before SETATTR, because reading changes the access time */

@@ -18,6 +18,7 @@
 #define SET_ID_BITS (BUILDER_SET_UID | BUILDER_SET_GID)
 #define DIRECTORY_MODE 0700 /* while it is filled */
 #define OWNER_WRITES 0200
+#define XATTR_ROOM (1024 * 1024) /* free bytes in which any attribute has room */
 
 static int fail_data_loss(const struct builder_node *node, const char *why)
 {
@@ -270,27 +271,54 @@ static int prepare_xattr(struct builder_node *node, struct nfs_op *op)
 	return 0;
 }
 
-static int after_xattr(struct builder_node *node, const struct nfs_op *op, int r)
+/* Go on after an attribute that was set, or that the target does not take. */
+static int next_xattr(struct builder_node *node)
 {
 	struct tree_work *work = node->builder->work;
-	size_t left;
+	const size_t left = node->xattrs->n - ++node->xattrs_set;
 
-	(void)op;
-	if (r < 0 && !tree_xattrs_is_loss(r))
-		return r;
-	if (r < 0)
-		builder_node_lose_xattrs(node, 1, r);
-	if (r == -EOPNOTSUPP)
-		work->to_xattrs = false;
-	left = node->xattrs->n - ++node->xattrs_set;
 	if (left > 0 && work->to_xattrs) {
-		builder_node_ready(node);
+		builder_node_enter_state(node, BUILD_XATTRS);
 		return 0;
 	}
 	/* Another node's reply may have ended it. */
 	builder_node_lose_xattrs(node, left, -EOPNOTSUPP);
 	builder_node_drop_xattrs(node);
 	return builder_node_enter_fill(node);
+}
+
+static int after_xattr(struct builder_node *node, const struct nfs_op *op, int r)
+{
+	(void)op;
+	if (r == -ENOSPC) {
+		builder_node_enter_state(node, BUILD_ROOM);
+		return 0;
+	}
+	if (r < 0 && !tree_xattrs_is_loss(r))
+		return r;
+	if (r < 0)
+		builder_node_lose_xattrs(node, 1, r);
+	if (r == -EOPNOTSUPP)
+		node->builder->work->to_xattrs = false;
+	return next_xattr(node);
+}
+
+static int prepare_room(struct builder_node *node, struct nfs_op *op)
+{
+	op->type = NFS_OP_FSSTAT;
+	op->dir = &node->found;
+	return 0;
+}
+
+/* ext4 says ENOSPC for an attribute that is too large for it, too. That one is lost. */
+static int after_room(struct builder_node *node, const struct nfs_op *op, int r)
+{
+	if (r < 0)
+		return r;
+	if (op->space.available < XATTR_ROOM)
+		return -ENOSPC;
+	builder_node_lose_xattrs(node, 1, -ENOSPC);
+	return next_xattr(node);
 }
 
 /* Whether the next COMMIT is for all of the rest. A file that is mostly holes has little data. */
@@ -439,6 +467,7 @@ static const struct {
 	[BUILD_LOOKUP] = { "making", prepare_lookup, after_lookup },
 	[BUILD_GETATTR] = { "making", prepare_getattr, after_getattr },
 	[BUILD_XATTRS] = { "setting extended attributes of", prepare_xattr, after_xattr },
+	[BUILD_ROOM] = { "setting extended attributes of", prepare_room, after_room },
 	[BUILD_COMMIT] = { "writing", prepare_commit, after_commit },
 	[BUILD_VERIFY] = { "reading back", prepare_verify, after_verify },
 	[BUILD_SETATTR] = { "setting the attributes of", prepare_setattr, after_setattr },

@@ -106,7 +106,6 @@ bool tree_xattrs_is_loss(int error)
 	switch (error) {
 	case -E2BIG:
 	case -EACCES:
-	case -EDQUOT:
 	case -EILSEQ:
 	case -EINVAL:
 	case -EMSGSIZE:

@@ -60,7 +60,8 @@ void tree_xattrs_lose(struct tree_work *work, uint64_t n, int error);
 
 /*
  * Return whether an operation that failed with this error means the loss of an attribute: asking
- * again would not help. Other errors fail the file, as with its data.
+ * again would not help. Other errors fail the file, as with its data. ENOSPC means either: the
+ * builder asks for the space that is left.
  */
 bool tree_xattrs_is_loss(int error);
 

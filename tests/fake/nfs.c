@@ -1067,7 +1067,8 @@ static int perform_on(struct fake_nfs *f, struct inode *inode, struct nfs_op *op
 			describe(f, inode, &unused, &op->attr);
 		return r;
 	case NFS_OP_FSSTAT:
-		op->space = (struct nfs_space){ .total = 1 << 30, .available = 1 << 29 };
+		op->space = (struct nfs_space){ .total = 1 << 30,
+						.available = f->habits.is_full ? 0 : 1 << 29 };
 		return 0;
 	case NFS_OP_READLINK:
 		if (inode->type != NFS_TYPE_SYMLINK)

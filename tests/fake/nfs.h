@@ -91,6 +91,7 @@ struct fake_habits {
 	enum fake_whole whole;
 	bool xattrs; /* objects may have extended attributes */
 	uint32_t xattr_max; /* bytes of a value; 0: no limit */
+	bool is_full; /* FSSTAT tells that no space is left */
 	bool reads_alone; /* refuses a READ that lists extended attributes */
 	bool xattr_stuck; /* LISTXATTRS returns its first page again and again */
 	int64_t time_min; /* the first second that the file system has; 0: it has all */

@@ -4,6 +4,7 @@
 kernel's own server with NFSv4.2. They are set and compared on the server's disk. Runs inside a lab
 with --kernel nfsd --kernel xfs.
 """
+import errno
 import io
 import os
 import re
@@ -17,7 +18,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 # pylint: disable=wrong-import-position
 import harness
 import trees
-from cases import DISK, LAB, SERVER, STATE, Base
+from cases import CODE, DISK, LAB, SERVER, STATE, Base
 from csi_client import capability
 from driver import Driver
 from servers import Image, KernelServer, run, wait_for
@@ -247,7 +248,7 @@ class OnExt4(Xattrs, Base):
 class Between(Xattrs, Base):
     """From XFS to ext4, whose files have room for little."""
 
-    mkfs = OnExt4.mkfs
+    mkfs = OnExt4.mkfs + ("-m", "0")  # root has no more room than others
     large = 60 << 10
 
     @classmethod
@@ -275,6 +276,36 @@ class Between(Xattrs, Base):
         self.assertIn("too large", warnings[0])
         self.driver.client.DeleteVolume(volume_id=source)
         self.delete(copy)
+
+    def test_full(self):
+        """Attributes for which there is no room at present are not too large: the call fails."""
+        source = self.create("roomy", share="/xfs")
+        for i in range(64):
+            trees.write(self.path("xfs", "roomy", str(i)), b"")
+            os.setxattr(self.path("xfs", "roomy", str(i)), "user.note", os.urandom(1500))
+        fill = self.path("fill")
+        with open(fill, "wb") as f:
+            room = os.statvfs(self.image.path)
+            size = room.f_bavail * room.f_frsize - (96 << 10)
+            while not self.is_allocated(f, size):
+                size -= 4096
+        self.fails(CODE.RESOURCE_EXHAUSTED, self.clone, "full", name="later", volume_id=source)
+        os.unlink(fill)
+        copy = self.clone("later", source)
+        self.assertEqual(survey(self.path("xfs", "roomy")), survey(self.path("later")))
+        self.assertEqual(self.lost("later"), (0, []))
+        self.driver.client.DeleteVolume(volume_id=source)
+        self.delete(copy)
+
+    @staticmethod
+    def is_allocated(f, size):
+        try:
+            os.posix_fallocate(f.fileno(), 0, size)
+        except OSError as e:
+            if e.errno != errno.ENOSPC:
+                raise
+            return False
+        return True
 
     def test_target_without(self):
         """From XFS, by version 4.2, to ext4 by version 3."""

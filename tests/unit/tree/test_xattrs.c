@@ -269,6 +269,58 @@ START_TEST(test_losses)
 }
 END_TEST
 
+/* Attributes for which there is no room at present are not lost: the call fails. */
+START_TEST(test_full)
+{
+	static const struct {
+		const char *name;
+		bool is_full;
+		int error;
+	} rows[] = {
+		{ "file system", true, -ENOSPC },
+		{ "quota", false, -EDQUOT },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct fake_habits habits = { .page = 5,
+						    .xattrs = true,
+						    .is_full = rows[i].is_full };
+		struct fake_nfs *f = new_tree();
+		struct result got;
+
+		fake_nfs_habits(f, &habits);
+		fake_nfs_fail(f, &(struct fake_failure){ .nth = 2,
+							 .error = rows[i].error,
+							 .types = OPERATION(SETXATTR) });
+		copy(f, true, &got);
+		check_int(rows[i].name, "result", got.r, rows[i].error);
+		check_error(rows[i].name, &got.err, ERROR_RESOURCE_EXHAUSTED, "attributes");
+		check_int(rows[i].name, "lost", got.progress.xattrs_lost, 0);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/* Whether there is room may not be found out. */
+START_TEST(test_room_unknown)
+{
+	struct fake_nfs *f = new_tree();
+	struct result got;
+
+	fake_nfs_habits(f, &usual);
+	fake_nfs_fail(f,
+		      &(struct fake_failure){ .nth = 1,
+					      .error = -ENOSPC,
+					      .all = true,
+					      .types = OPERATION(SETXATTR) | OPERATION(FSSTAT) });
+	copy(f, true, &got);
+	check_int("no FSSTAT", "result", got.r, -ENOSPC);
+	check_int("no FSSTAT", "lost", got.progress.xattrs_lost, 0);
+	fake_nfs_free(f);
+}
+END_TEST
+
 /* A listing without an end ends nevertheless. */
 START_TEST(test_stuck)
 {
@@ -725,7 +777,8 @@ START_TEST(test_calls)
 }
 END_TEST
 
-CHECK_MAIN("xattrs", .tests = { test_copy, test_calls, test_reads_alone, test_find, test_find_less,
-				test_refused_later, test_losses, test_stuck, test_relisted,
-				test_broken, test_read_only, test_losses_of_what_is_read_again,
-				test_changed, test_archive, test_foreign })
+CHECK_MAIN("xattrs",
+	   .tests = { test_copy, test_calls, test_reads_alone, test_find, test_find_less,
+		      test_refused_later, test_losses, test_full, test_room_unknown, test_stuck,
+		      test_relisted, test_broken, test_read_only, test_losses_of_what_is_read_again,
+		      test_changed, test_archive, test_foreign })
