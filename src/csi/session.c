@@ -169,7 +169,8 @@ static bool is_same_error(const struct error *a, const struct error *b)
 bool session_share_is_gone(const struct csi_driver *driver, const struct nfs_export *e,
 			   const struct error *err)
 {
-	return (err->code == ERROR_NOT_FOUND || err->code == ERROR_PERMISSION_DENIED) &&
+	return (err->code == ERROR_NOT_FOUND || err->code == ERROR_PERMISSION_DENIED ||
+		err->code == ERROR_FAILED_PRECONDITION) &&
 	       known_exports_have(driver->known, e);
 }
 

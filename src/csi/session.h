@@ -72,7 +72,8 @@ bool session_next(struct session *s);
 
 /*
  * After a session without a round: whether err says that the share is not there, or refuses this
- * client, although it has been reached before, by this call or by an earlier one of this process.
+ * client or its version of NFS, although it has been reached before, by this call or by an earlier
+ * one of this process.
  */
 bool session_share_is_gone(const struct csi_driver *driver, const struct nfs_export *e,
 			   const struct error *err);
@@ -81,10 +82,10 @@ bool session_share_is_gone(const struct csi_driver *driver, const struct nfs_exp
  * Check the code of an error after a creation has failed with it on export e. A CO may drop the
  * request after a final code, so nothing of it may be left then. Change the code to ABORTED if the
  * folder has a record of that key or its draft, which an earlier attempt that was killed may have
- * made, or if that cannot be determined: also if the share is not there or refuses this client, and
- * has been reached before, by this call or by an earlier one of this process. Errors that the
- * driver itself raised (no sys) keep their code: it knows what is there. owner as for
- * session_begin_as().
+ * made, or if that cannot be determined: also if the share is not there or refuses this client or
+ * its version of NFS, and has been reached before, by this call or by an earlier one of this
+ * process. Errors that the driver itself raised (no sys) keep their code: it knows what is there.
+ * owner as for session_begin_as().
  */
 void session_check_final(const struct csi_driver *driver, const struct nfs_export *e,
 			 const struct volume_owner *owner, enum store_place folder, const char *key,

@@ -194,7 +194,7 @@ static bool is_refusal(const struct error *err)
 
 /* A server that refuses us may mind the source port, which it does not say. */
 static void set_connect_error(struct error *err, const struct nfs_export *e,
-			      const struct error *last)
+			      const struct error *last, int r)
 {
 	struct error ports = { .code = ERROR_OK };
 	size_t len;
@@ -202,6 +202,9 @@ static void set_connect_error(struct error *err, const struct nfs_export *e,
 	if (err == NULL || err->code != ERROR_OK)
 		return;
 	*err = *last;
+	/* Whoever words it, it is what the server has answered. */
+	if (err->sys == 0)
+		err->sys = -r;
 	len = strlen(err->msg);
 	if (is_refusal(last) && !e->any_port && net_reserve_prepare(&ports) < 0)
 		(void)snprintf(err->msg + len, sizeof(err->msg) - len, "; %s", ports.msg);
@@ -235,6 +238,10 @@ int nfs_client_connect(struct nfs_client **ret, const struct nfs_export *e, stru
 		    clock_now_ns() >= deadline)
 			break;
 	}
-	set_connect_error(err, e, refused != 0 ? &refusal : &last);
-	return refused != 0 ? refused : r;
+	if (refused != 0) {
+		last = refusal;
+		r = refused;
+	}
+	set_connect_error(err, e, &last, r);
+	return r;
 }

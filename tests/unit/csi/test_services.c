@@ -742,6 +742,7 @@ static const struct {
 } vanishings[] = {
 	{ "no such export", ERROR_NOT_FOUND, ENOENT },
 	{ "refused", ERROR_PERMISSION_DENIED, EACCES },
+	{ "another version of NFS", ERROR_FAILED_PRECONDITION, EPROTONOSUPPORT },
 };
 
 /* The share is exported, or not. */

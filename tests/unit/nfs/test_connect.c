@@ -42,6 +42,7 @@ enum manner {
 	MNT_HANGS,
 	DELAYS, /* at first; then it fails */
 	IS_IN_GRACE,
+	IS_OLD, /* has only version 2, also according to NULL calls */
 };
 
 static struct {
@@ -60,6 +61,15 @@ static void reply(int fd, uint32_t xid, const uint32_t *words, size_t n)
 	for (i = 0; i < n; i++)
 		be[7 + i] = htonl(words[i]);
 	(void)!send(fd, be, (7 + n) * 4, MSG_NOSIGNAL);
+}
+
+/* Refuse the version of a call: PROG_MISMATCH. */
+static void refuse_version(int fd, uint32_t xid)
+{
+	const uint32_t be[] = { htonl(LAST | 32), xid,      htonl(1), 0, 0, 0,
+				htonl(2),         htonl(2), htonl(2) };
+
+	(void)!send(fd, be, sizeof(be), MSG_NOSIGNAL);
 }
 
 /* Refuse a compound of version 4 as a whole. */
@@ -110,7 +120,10 @@ static void *serve_one(void *data)
 			break;
 		if (call[5] == 0) {
 			server.nulls++;
-			reply(fd, call[0], NULL, 0);
+			if (server.manner == IS_OLD)
+				refuse_version(fd, call[0]);
+			else
+				reply(fd, call[0], NULL, 0);
 		} else {
 			goes_on = answer_call(fd, call);
 		}
@@ -245,6 +258,20 @@ START_TEST(test_no_descriptors)
 }
 END_TEST
 
+/* What the server refuses has an errno: a share that was reached before may have something. */
+START_TEST(test_old)
+{
+	const struct nfs_export e = export_of(_i);
+	struct error err = { .code = ERROR_OK };
+	struct nfs_client *c = NULL;
+
+	server.manner = IS_OLD;
+	check_int(versions[_i].row, "result", nfs_client_connect(&c, &e, &err), -EPROTONOSUPPORT);
+	check_error(versions[_i].row, &err, ERROR_FAILED_PRECONDITION, "does not serve");
+	check_int(versions[_i].row, "errno", err.sys, EPROTONOSUPPORT);
+}
+END_TEST
+
 /* A server that is busy is asked again, also before there is a session. */
 START_TEST(test_delays)
 {
@@ -368,5 +395,6 @@ END_TEST
 CHECK_MAIN("connect", .setup = set_up,
 	   .tests = { test_mnt_hangs, test_grace, test_age, test_age_without_another },
 	   .loops = { { test_hangs, ARRAY_SIZE(versions) },
+		      { test_old, ARRAY_SIZE(versions) },
 		      { test_no_descriptors, ARRAY_SIZE(versions) },
 		      { test_delays, ARRAY_SIZE(versions) } })
