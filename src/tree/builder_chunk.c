@@ -37,7 +37,9 @@ int builder_chunk_check_verifier(struct builder_node *node, const struct nfs_op 
 	if (!node->has_verifier)
 		memcpy(node->verifier, op->verifier, sizeof(node->verifier));
 	node->has_verifier = true;
-	return memcmp(node->verifier, op->verifier, sizeof(node->verifier)) == 0 ? 0 : -EIO;
+	if (memcmp(node->verifier, op->verifier, sizeof(node->verifier)) != 0)
+		return builder_fail_lost(node);
+	return 0;
 }
 
 /*

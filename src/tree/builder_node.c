@@ -23,6 +23,20 @@ void builder_fail(struct tree_builder *b, int r, const char *verb, const char *n
 		(void)nfs_error_set(&b->err, b->work->to, r, "%s '%s'", verb, name);
 }
 
+int builder_fail_lost(struct builder_node *node)
+{
+	struct tree_builder *b = node->builder;
+
+	if (b->error != 0)
+		return b->error;
+	(void)error_set(&b->err, ERROR_UNAVAILABLE,
+			"writing '%s' on %s:%s: the server may have lost data that was not on its disk yet, as in a restart; try again",
+			node->name, b->work->to->export.server, b->work->to->export.share);
+	b->err.sys = EIO;
+	b->error = -EIO;
+	return b->error;
+}
+
 /* -------- nodes -------- */
 
 void builder_folder_queue(struct builder_node *folder)

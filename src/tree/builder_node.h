@@ -157,6 +157,9 @@ struct tree_builder {
 /* Record the first error. Nothing is started after it. */
 void builder_fail(struct tree_builder *b, int r, const char *verb, const char *name);
 
+/* Likewise, for a write verifier that has changed. Returns the error of the build. */
+int builder_fail_lost(struct builder_node *node);
+
 /* Create a node below builder.current. NULL: no memory. */
 struct builder_node *builder_node_new(struct tree_builder *b, const struct tree_entry *entry);
 

@@ -342,7 +342,7 @@ static int after_commit(struct builder_node *node, const struct nfs_op *op, int 
 		return r;
 	/* If the verifier changed, the server was restarted and may have lost the writes. */
 	if (memcmp(node->verifier, op->verifier, sizeof(node->verifier)) != 0)
-		return -EIO;
+		return builder_fail_lost(node);
 	if (commits_rest(node)) {
 		builder_node_leave_data_states(node);
 		return 0;

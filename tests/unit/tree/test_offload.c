@@ -463,7 +463,8 @@ START_TEST(test_restart)
 
 		fake_nfs_habits(f, &habits);
 		fake_nfs_watch(f, restart_server, &types[i]);
-		check_that("restart", "the copy fails", copy(f, ALL, false, NULL, &err) < 0);
+		check_int("restart", "result", copy(f, ALL, false, NULL, &err), -EIO);
+		check_error("restart", &err, ERROR_UNAVAILABLE, "may have lost");
 		fake_nfs_free(f);
 	}
 }
@@ -810,6 +811,7 @@ START_TEST(test_async_lost)
 	fake_nfs_habits(f, &habits);
 	fake_nfs_watch(f, restart_before_commit, NULL);
 	check_int("lost", "result", copy(f, ALL, false, NULL, &err), -EIO);
+	check_error("lost", &err, ERROR_UNAVAILABLE, "may have lost");
 	fake_nfs_free(f);
 }
 END_TEST
