@@ -287,6 +287,8 @@ static int remove_archive(struct nfs_client *c, struct archive_move *a, const ch
 	/* Removing it in place takes long: a volume might adopt what is left of it meanwhile. */
 	if (r == DIRECTORY_CANNOT_MOVE)
 		return ARCHIVE_NAME_TAKEN;
+	if (r == DIRECTORY_LACKS_ROOM)
+		return nfs_error_set(err, c, -ENOSPC, "moving '%s' into the trash", place.base);
 	if (r != 0 && r != -ENOENT)
 		return r > 0 ? ARCHIVE_IS_NEW : r;
 	r = give_back_if_used(c, archive, &place, &old.attr, entry, err);

@@ -95,9 +95,11 @@ struct directory_known {
  * may have moved it to the trash meanwhile. Return 1 if another directory had taken its place; that
  * one has been put back. Return DIRECTORY_CANNOT_MOVE if the server refuses the rename, as from
  * another file system: the caller checks once more that it may go, and calls tree_remove_known().
+ * Likewise DIRECTORY_LACKS_ROOM if the file system is too full for its name in the trash.
  * FAILED_PRECONDITION if something is mounted on it.
  */
 #define DIRECTORY_CANNOT_MOVE 2
+#define DIRECTORY_LACKS_ROOM 3
 int directory_remove_known(struct nfs_client *c, const struct directory_place *place,
 			   const struct directory_known *known, const char *key,
 			   char ret_name[NFS_NAME_MAX + 1], struct error *err);

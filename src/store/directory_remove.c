@@ -19,6 +19,7 @@
 
 /* -------- into the trash -------- */
 
+/* DIRECTORY_LACKS_ROOM: the folder has no room for one more name, and cannot get any. */
 static int move_to_trash(struct nfs_client *c, const struct directory_place *place, const char *key,
 			 char name[NFS_NAME_MAX + 1], struct error *err)
 {
@@ -36,7 +37,9 @@ static int move_to_trash(struct nfs_client *c, const struct directory_place *pla
 	r = directory_rename(c, &place->parent, place->base, trash, name);
 	/* Another file system below the share, or a directory that is not ours to move. */
 	if (r == -EXDEV || r == -EBUSY || r == -EACCES || r == -EPERM)
-		return -EXDEV;
+		return DIRECTORY_CANNOT_MOVE;
+	if (r == -ENOSPC || r == -EDQUOT)
+		return DIRECTORY_LACKS_ROOM;
 	if (r < 0 && r != -ENOENT)
 		return nfs_error_set(err, c, r, "moving '%s' into the trash", place->base);
 	return r;
@@ -141,12 +144,10 @@ int directory_remove_known(struct nfs_client *c, const struct directory_place *p
 	if (r != -ENOTEMPTY && r != -EEXIST)
 		return nfs_error_set(err, c, r, "removing directory '%s'", place->base);
 	moved = move_to_trash(c, place, key, ret_name, err);
-	if (moved < 0 && moved != -ENOENT) {
+	if (moved != 0 && moved != -ENOENT) {
 		ret_name[0] = '\0';
-		if (moved != -EXDEV)
-			return moved;
-		r = check_no_mount(c, place, err);
-		return r < 0 ? r : DIRECTORY_CANNOT_MOVE;
+		r = moved > 0 ? check_no_mount(c, place, err) : 0;
+		return r < 0 ? r : moved;
 	}
 	/* Also after ENOENT, which may be the answer to a RENAME that was sent twice. */
 	r = store_folder(c, STORE_TRASH, true, &trash, err);

@@ -170,13 +170,9 @@ class Quota:
         self.assertEqual(self.expand(volume_id, 50 * MIB), 50 * MIB)
         self.assertEqual(self.size(volume_id), 50 * MIB)
 
-    def test_used_up(self):
-        """The share's own: nothing can be made, and nothing is left."""
-        self.delete(self.create("first", subDir="a/first"))
-        self.limit(self.new_project(), 2 * MIB)
-        before = self.records(), os.listdir(self.folder)
-        fill = os.path.join(self.folder, "fill")
-        with open(fill, "wb", buffering=0) as f:
+    def fill(self, path):
+        """Write to the file until there is no room for a block."""
+        with open(path, "wb", buffering=0) as f:
             for size in (65536, 4096):
                 try:
                     while True:
@@ -184,12 +180,49 @@ class Quota:
                         os.fsync(f.fileno())
                 except OSError as e:
                     self.assertIn(e.errno, (errno.ENOSPC, errno.EDQUOT))
+
+    def test_used_up(self):
+        """The share's own: nothing can be made, and nothing is left."""
+        self.delete(self.create("first", subDir="a/first"))
+        self.limit(self.new_project(), 2 * MIB)
+        before = self.records(), os.listdir(self.folder)
+        fill = os.path.join(self.folder, "fill")
+        self.fill(fill)
         # More than fits into the inodes of a record and of a directory.
         self.fails(CODE.RESOURCE_EXHAUSTED, self.client.CreateVolume, **self.request(
             "pv", subDir="a/b/c", **{"csi.storage.k8s.io/pvc/name": "n" * 2000}))
         os.unlink(fill)
         self.assertEqual((self.records(), os.listdir(self.folder)), before)
         self.create("pv")
+
+    def test_trash_without_room(self):
+        """Entries that cannot be purged take all the room of the trash. No block is left for it to
+        grow, but volumes can be deleted, which makes room."""
+        project = self.new_project()
+        volumes = [self.create("volume-with-a-long-name-%d" % i) for i in range(3)]
+        for i in range(3):
+            with open(os.path.join(self.folder, "volume-with-a-long-name-%d" % i, "data"),
+                      "wb") as f:
+                f.write(os.urandom(65536))
+        self.limit(project, 2 * MIB)
+        trash = os.path.join(self.folder, STATE, "trash")
+        stuck = []
+        while os.stat(trash).st_size < 300:  # XFS has room for 336 bytes in the inode
+            name = "stuck-%016d" % len(stuck)
+            aside = os.path.join(self.folder, name)
+            os.mkdir(aside)
+            with open(os.path.join(aside, "file"), "wb"):
+                servers.run("chattr", "+i", os.path.join(aside, "file"))
+            os.rename(aside, os.path.join(trash, name))
+            stuck.append(os.path.join(trash, name, "file"))
+        self.addCleanup(servers.run, "chattr", "-i", *stuck)
+        self.fill(os.path.join(self.folder, "fill"))
+        with self.assertRaises(OSError):
+            os.mkdir(os.path.join(trash, "n" * 40))
+        for volume_id in volumes:
+            self.delete(volume_id)
+        self.assertEqual(sorted(os.listdir(self.folder)), [STATE, "fill"])
+        self.assertEqual(self.records(), {})
 
     def test_one_within_the_other(self):
         """A share with a quota and a volume with its own. XFS moves nothing from one to the other,

@@ -1238,6 +1238,31 @@ START_TEST(test_delete_late_in_place)
 }
 END_TEST
 
+/* A full share has no room for one more name in the trash: the deletion makes some. */
+START_TEST(test_delete_without_room_in_the_trash)
+{
+	static const int errors[] = { -ENOSPC, -EDQUOT };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(errors); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+
+		check_int("no room", "create", create(f, &flat, 0, &err), 0);
+		fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
+		fake_nfs_fail(f, &(struct fake_failure){ .nth = 2,
+							 .error = errors[i],
+							 .all = true,
+							 .types = 1U << NFS_OP_RENAME });
+		check_int("no room", "delete", delete (f, &flat, &err), 0);
+		check_int("no room", "directory", fake_nfs_type(f, "pvc-1"), NFS_TYPE_UNKNOWN);
+		check_int("no room", "record", fake_nfs_type(f, ".csi-nfs/volumes/pvc-1"),
+			  NFS_TYPE_UNKNOWN);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 static void fail_in_place(struct fake_nfs *f, const struct nfs_op *op, void *data)
 {
 	(void)data;
@@ -2056,6 +2081,7 @@ CHECK_MAIN("volume",
 		   test_delete_late,
 		   test_delete_late_in_place,
 		   test_delete_fails_in_place,
+		   test_delete_without_room_in_the_trash,
 		   test_delete_late_beside_a_copy,
 		   test_delete_late_twice,
 		   test_delete_late_below,
