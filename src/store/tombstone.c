@@ -223,6 +223,22 @@ int tombstone_refuse(const char *dir, struct error *err)
 	return error_set(err, ERROR_ABORTED, "directory '%s' is being deleted; try again", dir);
 }
 
+/*
+ * XFS moves nothing into a folder of another quota project, and a symbolic link cannot be given
+ * one: a record from before the share became a project stays outside. A new one is made inside.
+ */
+static int bury_anew(struct nfs_client *c, const struct tombstone *t,
+		     const struct nfs_handle *records, const struct nfs_handle *busy,
+		     struct error *err)
+{
+	cleanup_record struct record rec = { .n = 0 };
+	int r = record_read(c, records, t->key, &rec, err);
+
+	if (r == 0)
+		r = record_replace(c, records, t->key, &rec, err);
+	return r < 0 ? r : record_bury(c, records, t->key, busy, t->name, err);
+}
+
 int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err)
 {
 	struct error why = { .code = ERROR_OK };
@@ -237,6 +253,10 @@ int tombstone_set(struct nfs_client *c, struct tombstone *t, struct error *err)
 	r = store_folder(c, STORE_BUSY, true, &busy, err);
 	if (r == 0)
 		r = record_bury(c, records, t->key, busy, t->name, err);
+	if (r == -EXDEV) {
+		error_clear(err);
+		r = bury_anew(c, t, records, busy, err);
+	}
 	/* Accept only this: after an error of the read below, the tombstone stays. */
 	r = accept_no_room(t, r, err);
 	if (r < 0)

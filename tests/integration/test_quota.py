@@ -195,6 +195,20 @@ class Quota:
         self.assertEqual((self.records(), os.listdir(self.folder)), before)
         self.create("pv")
 
+    def test_share_that_becomes_a_project(self):
+        """The records of its volumes stay outside: a symbolic link cannot be given a project."""
+        volume_id = self.create("pv")
+        long = self.create("long", **{"csi.storage.k8s.io/pvc/name": "n" * 2000})
+        snapshot = self.client.CreateSnapshot(
+            name="snap", source_volume_id=volume_id, secrets=self.secrets).snapshot.snapshot_id
+        self.limit(self.new_project(), 50 * MIB)
+        self.assertEqual(self.expand(volume_id, 2 * MIB), 2 * MIB)
+        self.delete(long)
+        self.delete(volume_id)
+        self.client.DeleteSnapshot(snapshot_id=snapshot, secrets=self.secrets)
+        self.assertEqual(os.listdir(self.folder), [STATE])
+        self.assertEqual(self.records(), {})
+
     def test_trash_without_room(self):
         """Entries that cannot be purged take all the room of the trash. No block is left for it to
         grow, but volumes can be deleted, which makes room."""

@@ -1263,6 +1263,23 @@ START_TEST(test_delete_without_room_in_the_trash)
 }
 END_TEST
 
+/* A record that may not be moved, as into another quota project of XFS, is made anew. */
+START_TEST(test_delete_record_that_cannot_move)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	check_int("apart", "create", create(f, &flat, 0, &err), 0);
+	fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
+	fake_nfs_fail(f, &(struct fake_failure){
+				 .nth = 1, .error = -EXDEV, .types = 1U << NFS_OP_RENAME });
+	check_int("apart", "delete", delete (f, &flat, &err), 0);
+	check_int("apart", "directory", fake_nfs_type(f, "pvc-1"), NFS_TYPE_UNKNOWN);
+	check_int("apart", "record", fake_nfs_type(f, ".csi-nfs/volumes/pvc-1"), NFS_TYPE_UNKNOWN);
+	fake_nfs_free(f);
+}
+END_TEST
+
 static void fail_in_place(struct fake_nfs *f, const struct nfs_op *op, void *data)
 {
 	(void)data;
@@ -2082,6 +2099,7 @@ CHECK_MAIN("volume",
 		   test_delete_late_in_place,
 		   test_delete_fails_in_place,
 		   test_delete_without_room_in_the_trash,
+		   test_delete_record_that_cannot_move,
 		   test_delete_late_beside_a_copy,
 		   test_delete_late_twice,
 		   test_delete_late_below,
