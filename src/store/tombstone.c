@@ -481,6 +481,9 @@ void tombstone_restore(struct nfs_client *c, struct tombstone *t)
 
 	if (t->name[0] == '\0' || t->record.n == 0 || c->broken || busy_is_irrevocable(t->name))
 		return;
+	/* Rule 9, on a share without room for the mark: the data is no longer whole. */
+	if (t->is_emptied)
+		return;
 	if (store_folder(c, STORE_BUSY, false, &busy, &ignored) < 0 ||
 	    records_folder(c, t, true, &records, &ignored) < 0)
 		return;

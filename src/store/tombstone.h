@@ -29,6 +29,7 @@ struct tombstone {
 	char name[NFS_NAME_MAX + 1]; /* in .csi-nfs/busy/; "": not set */
 	bool is_adopted; /* an earlier call or another replica has set it */
 	bool is_moved; /* tombstone_remove_directory() has moved the directory to the trash */
+	bool is_emptied; /* it may have begun to empty the directory in place */
 	bool no_room; /* the share is too full for one: delete without, which makes room */
 	struct record record; /* its content */
 };
@@ -129,7 +130,7 @@ int tombstone_finish(struct nfs_client *c, struct tombstone *t, struct error *er
  * Put the record back after a failure: the volume is as it was until the next attempt. If that
  * fails too, or there is a new record, the next attempt finds the tombstone. A tombstone that never
  * was a record stays if the directory may be in the trash: without it, the next attempt would not
- * know. One with the mark of rule 9 stays, too.
+ * know. So does one whose directory may have been emptied in part (rule 9).
  */
 void tombstone_restore(struct nfs_client *c, struct tombstone *t);
 

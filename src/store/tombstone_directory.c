@@ -233,6 +233,7 @@ int tombstone_remove_directory(struct nfs_client *c, struct tombstone *t, tombst
 	/* On a full share, a trash that cannot grow must not hinder what makes room. */
 	if (r == DIRECTORY_CANNOT_MOVE || r == DIRECTORY_LACKS_ROOM) {
 		r = tombstone_make_irrevocable(c, t, err);
+		t->is_emptied = r == 0;
 		if (r == 0)
 			r = tree_remove_known(c, &place.parent, place.base, &known.handle, err);
 	}

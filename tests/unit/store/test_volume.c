@@ -1289,6 +1289,19 @@ static void fail_in_place(struct fake_nfs *f, const struct nfs_op *op, void *dat
 		fake_nfs_fail(f, &(struct fake_failure){ .nth = 1, .error = -EACCES });
 }
 
+/* Neither the trash nor the mark has room. */
+static void fail_without_room(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	(void)data;
+	if (op->type == NFS_OP_RENAME && strcmp(op->name, "pvc-1") != 0 &&
+	    strcmp(op->to_name, "pvc-1") != 0)
+		fake_nfs_fail(f, &(struct fake_failure){ .nth = 1, .error = -ENOSPC });
+	if (op->type == NFS_OP_RENAME && str_has_prefix(op->to_name, "pvc-1."))
+		fake_nfs_fail(f, &(struct fake_failure){ .nth = 1, .error = -ENOSPC });
+	if (op->type == NFS_OP_REMOVE && strcmp(op->name, "file") == 0)
+		fake_nfs_fail(f, &(struct fake_failure){ .nth = 1, .error = -EACCES });
+}
+
 /* After such a removal has failed, the volume is not put back: its data is no longer whole. */
 START_TEST(test_delete_fails_in_place)
 {
@@ -1306,6 +1319,27 @@ START_TEST(test_delete_fails_in_place)
 	error_clear(&err);
 	check_int("in place", "delete again", delete (f, &flat, &err), 0);
 	check_int("in place", "directory", fake_nfs_type(f, "pvc-1"), NFS_TYPE_UNKNOWN);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* Nor on a share that is too full even for the mark of rule 9. */
+START_TEST(test_delete_fails_without_a_mark)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	check_int("no mark", "create", create(f, &flat, 0, &err), 0);
+	fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
+	fake_nfs_watch(f, fail_without_room, NULL);
+	check_that("no mark", "delete fails", delete (f, &flat, &err) < 0);
+	check_error("no mark", &err, ERROR_PERMISSION_DENIED, "file");
+	check_int("no mark", "record", fake_nfs_type(f, ".csi-nfs/volumes/pvc-1"),
+		  NFS_TYPE_UNKNOWN);
+	fake_nfs_watch(f, NULL, NULL);
+	error_clear(&err);
+	check_int("no mark", "delete again", delete (f, &flat, &err), 0);
+	check_int("no mark", "directory", fake_nfs_type(f, "pvc-1"), NFS_TYPE_UNKNOWN);
 	fake_nfs_free(f);
 }
 END_TEST
@@ -2098,6 +2132,7 @@ CHECK_MAIN("volume",
 		   test_delete_late,
 		   test_delete_late_in_place,
 		   test_delete_fails_in_place,
+		   test_delete_fails_without_a_mark,
 		   test_delete_without_room_in_the_trash,
 		   test_delete_record_that_cannot_move,
 		   test_delete_late_beside_a_copy,
