@@ -313,6 +313,34 @@ static int empty_grave(struct nfs_client *c, const struct nfs_handle *dir, const
 	return r < 0 && r != -ENOENT ? record_link_failed(c, r, "removing", key, err) : 0;
 }
 
+/*
+ * Remove a head that XFS does not rename, even within its folder, since it is outside the folder's
+ * quota project. The grave is for a kill only, so that a share without room for it can do without.
+ */
+static int remove_fixed_head(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			     const struct nfs_handle *from, const char *name, struct error *err)
+{
+	cleanup_record struct record head = { .n = 0 };
+	struct record_parts parts = { 0, 0 };
+	char grave[RECORD_LINK_NAME_SIZE], text[NFS_LINK_MAX + 1];
+	int r;
+
+	r = record_read_head(c, from, name, key, &head, &parts, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	record_grave_name(grave, key);
+	r = store_text_read(c, from, name, text);
+	if (r == 0)
+		r = store_text_create(c, dir, grave, text);
+	if (r == 0 || r == -EEXIST || r == -ENOSPC || r == -EDQUOT)
+		r = nfs_remove(c, from, name);
+	if (r < 0 && r != -ENOENT)
+		return record_link_failed(c, r, "removing", key, err);
+	/* Not by the grave: another replica may have emptied it while the head led to them. */
+	r = record_remove_unused_parts(c, dir, key, &parts, err);
+	return r < 0 ? r : empty_grave(c, dir, key, err);
+}
+
 int record_remove_head(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 		       const struct nfs_handle *from, const char *name, struct error *err)
 {
@@ -325,6 +353,8 @@ int record_remove_head(struct nfs_client *c, const struct nfs_handle *dir, const
 		return r;
 	record_grave_name(grave, key);
 	r = nfs_rename(c, from, name, dir, grave);
+	if (r == -EXDEV)
+		return remove_fixed_head(c, dir, key, from, name, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : record_link_failed(c, r, "removing", key, err);
 	return empty_grave(c, dir, key, err);

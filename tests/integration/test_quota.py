@@ -209,6 +209,18 @@ class Quota:
         self.assertEqual(os.listdir(self.folder), [STATE])
         self.assertEqual(self.records(), {})
 
+    def test_full_share_that_becomes_a_project(self):
+        """There is no room to make the records anew either."""
+        short = self.create("short")
+        long = self.create("long", **{"csi.storage.k8s.io/pvc/name": "n" * 2000})
+        with open(os.path.join(self.folder, "fill"), "wb") as f:
+            f.write(os.urandom(2 * MIB))
+        self.limit(self.new_project(), MIB)
+        self.delete(short)
+        self.delete(long)
+        self.assertEqual(sorted(os.listdir(self.folder)), [STATE, "fill"])
+        self.assertEqual(self.records(), {})
+
     def test_trash_without_room(self):
         """Entries that cannot be purged take all the room of the trash. No block is left for it to
         grow, but volumes can be deleted, which makes room."""

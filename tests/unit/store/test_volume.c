@@ -1280,6 +1280,51 @@ START_TEST(test_delete_record_that_cannot_move)
 }
 END_TEST
 
+static void stay_outside(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	const bool *is_full = data;
+
+	if (op->type == NFS_OP_RENAME)
+		fake_nfs_fail(f, &(struct fake_failure){ .nth = 1, .error = -EXDEV });
+	if (op->type == NFS_OP_SYMLINK && *is_full)
+		fake_nfs_fail(f, &(struct fake_failure){ .nth = 1, .error = -EDQUOT });
+}
+
+/* Nor does it need room to be made anew, and its parts do not stay. */
+START_TEST(test_delete_record_that_stays_outside)
+{
+	static const bool rows[] = { true, false };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct nfs_handle *folder;
+		struct fake_nfs *f = fake_nfs_new();
+		struct nfs_client *c = fake_nfs_connect(f);
+		struct error err = { .code = ERROR_OK };
+		struct record rec = { .n = 0 };
+		bool is_full = rows[i];
+		char *list;
+
+		check_int("outside", "create", create(f, &wordy, 0, &err), 0);
+		check_int("outside", "folder", store_folder(c, STORE_VOLUMES, false, &folder, &err),
+			  0);
+		check_int("outside", "read", record_read(c, folder, "pvc-1", &rec, &err), 0);
+		fake_nfs_watch(f, stay_outside, &is_full);
+		if (is_full)
+			check_int("outside", "delete", delete (f, &wordy, &err), 0);
+		else
+			check_int("outside", "remove",
+				  record_remove(c, folder, "pvc-1", &rec, &err), 0);
+		list = fake_nfs_list(f, NULL);
+		check_that("outside", "nothing is left", strstr(list, "volumes/pvc-1") == NULL);
+		free(list);
+		record_done(&rec);
+		nfs_client_free(c);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 static void fail_in_place(struct fake_nfs *f, const struct nfs_op *op, void *data)
 {
 	(void)data;
@@ -2131,6 +2176,7 @@ CHECK_MAIN("volume",
 		   test_crash_delete_then_create,
 		   test_delete_late,
 		   test_delete_late_in_place,
+		   test_delete_record_that_stays_outside,
 		   test_delete_fails_in_place,
 		   test_delete_fails_without_a_mark,
 		   test_delete_without_room_in_the_trash,
