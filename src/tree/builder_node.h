@@ -12,7 +12,7 @@
  *                                and the reply has no owner; EXISTS if the name is taken (LOOKUP
  *                                for a directory that is known to be of this build)
  * XATTRS   SETXATTR              XATTRS for the next one; FILL; ROOM after ENOSPC
- * ROOM     FSSTAT                XATTRS for the next one; FILL
+ * ROOM     FSSTAT                XATTRS for the same one again, or the next one; FILL
  * EXISTS   (calls in builder.c)  CREATE after the old entry was removed; LOOKUP to merge
  *                                directories; LINKED
  * LOOKUP   LOOKUP                FILL; GETATTR if the reply has no attributes
@@ -87,6 +87,7 @@ struct builder_node {
 	bool unstable; /* has data that is not yet on the disk */
 	bool has_verifier;
 	bool has_holes;
+	bool had_room; /* there was room for the attribute before it was sent */
 	int lost; /* why the server cannot continue: -ERESTART, make the file again; -ESTALE */
 	char verifier[8]; /* of the first unstable WRITE */
 	uint64_t size; /* end of the data so far */

@@ -277,6 +277,7 @@ static int next_xattr(struct builder_node *node)
 	struct tree_work *work = node->builder->work;
 	const size_t left = node->xattrs->n - ++node->xattrs_set;
 
+	node->had_room = false;
 	if (left > 0 && work->to_xattrs) {
 		builder_node_enter_state(node, BUILD_XATTRS);
 		return 0;
@@ -303,20 +304,29 @@ static int after_xattr(struct builder_node *node, const struct nfs_op *op, int r
 	return next_xattr(node);
 }
 
+/* Ask about the directory: XFS reports a project's quota for directories alone. */
 static int prepare_room(struct builder_node *node, struct nfs_op *op)
 {
 	op->type = NFS_OP_FSSTAT;
-	op->dir = &node->found;
+	op->dir = parent_handle(node);
 	return 0;
 }
 
-/* ext4 says ENOSPC for an attribute that is too large for it, too. That one is lost. */
+/*
+ * ext4 says ENOSPC for an attribute that is too large for it, too. That one is lost if there was
+ * room both before the SETXATTR and after it: room may have been made after a first one.
+ */
 static int after_room(struct builder_node *node, const struct nfs_op *op, int r)
 {
 	if (r < 0)
 		return r;
 	if (op->space.available < XATTR_ROOM)
 		return -ENOSPC;
+	if (!node->had_room) {
+		node->had_room = true;
+		builder_node_enter_state(node, BUILD_XATTRS);
+		return 0;
+	}
 	builder_node_lose_xattrs(node, 1, -ENOSPC);
 	return next_xattr(node);
 }

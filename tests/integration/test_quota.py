@@ -285,6 +285,38 @@ class QuotaOnVersion3(Quota, Base):
 class QuotaOnVersion4(Quota, Base):
     version = "4"
 
+    def clone(self, name, source):
+        return self.client.CreateVolume(
+            volume_content_source={"volume": {"volume_id": source}},
+            **self.request(name)).volume.volume_id
+
+    def test_attributes_without_room(self):
+        """XFS answers ENOSPC when a project's quota is used up, as ext4 does for an attribute that
+        is too large for it. Only a directory shows what the quota leaves."""
+        plain = os.path.join(self.image.path, "plain")
+        os.mkdir(plain)
+        source = self.create("source", share="/plain")
+        # One file: XFS makes no other one when so little is left.
+        kept = {"user.%d" % i: os.urandom(50000) for i in range(8)}
+        path = os.path.join(plain, "source", "file")
+        with open(path, "wb"):
+            for name, value in kept.items():
+                os.setxattr(path, name, value)
+        self.delete(self.create("first"))
+        self.limit(self.new_project(), 2 * MIB)
+        fill = os.path.join(self.folder, "fill")
+        self.fill(fill)
+        os.truncate(fill, os.stat(fill).st_size - (250 << 10))
+        self.fails(CODE.RESOURCE_EXHAUSTED, self.clone, "extended attributes", name="later",
+                   source=source)
+        os.unlink(fill)
+        servers.run("sync", "-f", self.folder)  # XFS frees blocks later
+        copy = self.clone("later", source)
+        path = os.path.join(self.folder, "later", "file")
+        self.assertEqual({name: os.getxattr(path, name) for name in os.listxattr(path)}, kept)
+        self.delete(source)
+        self.delete(copy)
+
 
 if __name__ == "__main__":
     harness.main("quotas of the kernel's server")

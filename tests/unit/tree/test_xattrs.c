@@ -302,6 +302,28 @@ START_TEST(test_full)
 }
 END_TEST
 
+/* Somebody makes room between the SETXATTR that fails and the FSSTAT: nothing is lost. */
+START_TEST(test_room_is_made)
+{
+	struct fake_nfs *f = new_tree();
+	unsigned int n;
+
+	for (n = 1; n < 4; n++) {
+		struct result got;
+
+		fake_nfs_habits(f, &usual);
+		fake_nfs_fail(f, &(struct fake_failure){ .nth = n,
+							 .error = -ENOSPC,
+							 .types = OPERATION(SETXATTR) });
+		copy(f, true, &got);
+		check_int("room", "result", got.r, 0);
+		check_int("room", "lost", got.progress.xattrs_lost, 0);
+		fake_nfs_remove(f, "copy");
+	}
+	fake_nfs_free(f);
+}
+END_TEST
+
 /* Whether there is room may not be found out. */
 START_TEST(test_room_unknown)
 {
@@ -779,6 +801,6 @@ END_TEST
 
 CHECK_MAIN("xattrs",
 	   .tests = { test_copy, test_calls, test_reads_alone, test_find, test_find_less,
-		      test_refused_later, test_losses, test_full, test_room_unknown, test_stuck,
-		      test_relisted, test_broken, test_read_only, test_losses_of_what_is_read_again,
-		      test_changed, test_archive, test_foreign })
+		      test_refused_later, test_losses, test_full, test_room_is_made,
+		      test_room_unknown, test_stuck, test_relisted, test_broken, test_read_only,
+		      test_losses_of_what_is_read_again, test_changed, test_archive, test_foreign })
