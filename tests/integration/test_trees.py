@@ -8,7 +8,6 @@ Runs inside a lab, with CSI_NFS naming the driver.
 """
 import concurrent.futures
 import contextlib
-import errno
 import os
 import random
 import re
@@ -602,24 +601,10 @@ class Interrupted(Trees):
     def only(self, mebibytes):
         """The small file system takes so much more, for a while."""
         try:
-            with open(self.fill, "wb") as f:
-                found = os.statvfs(self.image.path)
-                size = found.f_bavail * found.f_frsize - (mebibytes << 20)
-                while not self.is_allocated(f, size):
-                    size -= 4096  # the map of the file takes room too
+            servers.fill_disk(self.fill, mebibytes << 20)
             yield
         finally:
             os.unlink(self.fill)
-
-    @staticmethod
-    def is_allocated(f, size):
-        try:
-            os.posix_fallocate(f.fileno(), 0, size)
-        except OSError as e:
-            if e.errno != errno.ENOSPC:
-                raise
-            return False
-        return True
 
     def test_full(self):
         source = self.create("big", share=self.tiny).volume_id

@@ -3,6 +3,7 @@
 """NFS servers for tests: nfs-ganesha and the kernel's own. For use inside a lab only, whose network
 and /run are private: both servers take the well-known names of the machine they run on.
 """
+import errno
 import os
 import random
 import shutil
@@ -132,6 +133,25 @@ def rpcbind():
 
 class NotMounted(Failure):
     """The file system was made, but the kernel does not mount it."""
+
+
+def is_allocated(f, size):
+    try:
+        os.posix_fallocate(f.fileno(), 0, size)
+    except OSError as e:
+        if e.errno != errno.ENOSPC:
+            raise
+        return False
+    return True
+
+
+def fill_disk(path, room):
+    """Make a file that leaves so many bytes of its file system free, or a few more."""
+    with open(path, "wb") as f:
+        found = os.statvfs(path)
+        size = found.f_bavail * found.f_frsize - room
+        while not is_allocated(f, size):
+            size -= 4096  # the map of the file takes room too
 
 
 class Image:
