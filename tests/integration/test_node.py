@@ -36,6 +36,8 @@ DISK = os.environ["LAB_DISK"]
 CODE = grpc.StatusCode
 HOST = "127.0.0.1"
 MNT_DETACH = 2
+SWAPS = 24 if harness.LONG else 12  # publishes while a directory changes
+KILLS = 10 if harness.LONG else 6  # of the driver while it walks
 
 # Writes with several threads, all the time, until its standard input ends; prints what fails.
 WRITER = """
@@ -366,12 +368,12 @@ class Node(Mounts, unittest.TestCase):
         without these, it goes over all files. What changes beside the mount, stays."""
         place = os.path.join(DISK, "share", "special")
         os.makedirs(os.path.join(place, "sub"), exist_ok=True)
-        for volume, at in (("special", place), ("special/sub", os.path.join(place, "sub"))):
-            for before, asked, after in ((0o2770, "0770", 0o2770), (0o3755, "0770", 0o3770),
-                                         (0o2770, "1777", 0o1777), (0o0755, "2770", 0o2770),
-                                         (0o2775, "0755", 0o2775), (0o2770, "0500", 0o2770),
-                                         (0o2775, "0700", 0o2770), (0o0770, "0700", 0o0700),
-                                         (0o2755, "0", 0o2755)):
+        volumes = (("special", place), ("special/sub", os.path.join(place, "sub")))
+        rows = ((0o2770, "0770", 0o2770), (0o3755, "0770", 0o3770), (0o2770, "1777", 0o1777),
+                (0o0755, "2770", 0o2770), (0o2775, "0755", 0o2775), (0o2770, "0500", 0o2770),
+                (0o2775, "0700", 0o2770), (0o0770, "0700", 0o0700), (0o2755, "0", 0o2755))
+        for turn, (before, asked, after) in enumerate(rows):
+            for volume, at in harness.one_of(volumes, turn):
                 with self.subTest(volume=volume, before=oct(before), asked=asked):
                     os.chmod(at, before)
                     changed = os.stat(at).st_ctime_ns
@@ -1092,7 +1094,7 @@ class Walk(Mounts, unittest.TestCase):
     def test_driver_killed_while_it_walks(self):
         """At any moment: the mount that nobody sees goes too, and the next call does it all."""
         chance = random.Random(11)
-        for number in range(10):
+        for number in range(KILLS):
             version = ("3", "4.2")[number % 2]
             with self.subTest(number=number, version=version):
                 call = threading.Thread(target=self._answer, args=(version, "secret/dir"))
@@ -1250,7 +1252,7 @@ class Walk(Mounts, unittest.TestCase):
             swaps = pool.submit(swap)
             try:
                 for number in range(500):  # until both were found, the directory and the link
-                    if swaps.done() or (number >= 24 and codes >= both):
+                    if swaps.done() or (number >= SWAPS and codes >= both):
                         break
                     codes.add(self._publish_what_is_swapped(number))
             finally:

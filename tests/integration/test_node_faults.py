@@ -37,10 +37,11 @@ LAB = os.environ["LAB_DIR"]
 DISK = os.environ["LAB_DISK"]
 CODE = grpc.StatusCode
 HOST = "127.0.0.1"
-ROUNDS = int(os.environ.get("LAB_ROUNDS", "8"))
+ROUNDS = int(os.environ.get("LAB_ROUNDS", "8" if harness.LONG else "5"))
 VERSIONS = ("3", "4.0", "4.1", "4.2")
 MANY = 50
-LIVE = MANY if harness.LONG else 10
+LIVE = MANY if harness.LONG else 5
+LOOKS = 10 if harness.LONG else 5
 STATS_S = 12  # 2.5 s, and up to 7.5 in which the helper has no processor
 BYTES, INODES = pb.VolumeUsage.BYTES, pb.VolumeUsage.INODES
 
@@ -223,10 +224,10 @@ class Faults(unittest.TestCase):
         for thread in threads:
             thread.start()
         try:
-            for turn in range(1, 11):
+            for turn in range(1, LOOKS + 1):
                 # Of another volume nothing is remembered: the looks reach the mount.
                 patiently(self.publish, server=self.live, volume="v%d" % turn)
-                if turn == 10:
+                if turn == LOOKS:
                     self.assertTrue(wait_for(lambda: right or wrong))
                 patiently(self.unpublish)
         finally:

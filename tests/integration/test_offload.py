@@ -22,7 +22,8 @@ from rpc_proxy import Proxy, Rule
 from servers import Image, KernelServer, wait_for
 
 MIB = 1 << 20
-LARGE = 48 * MIB
+LARGE = (48 if harness.LONG else 24) * MIB
+MANY = 300 if harness.LONG else 120
 HUGE = 1 << 40
 
 
@@ -154,7 +155,7 @@ class Offload:
     def test_all_kinds(self):
         """Everything that a tree may have, and an archive of it."""
         source = self.create("kinds")
-        trees.make(self.path("kinds"), depth=20, many=300)
+        trees.make(self.path("kinds"), depth=20, many=MANY)
         copy = self.clone("copy", source)
         self.same("kinds", "copy")
         snapshot = self.driver.client.CreateSnapshot(

@@ -30,7 +30,7 @@ CHANGES = ("MKDIR", "SYMLINK", "RENAME", "REMOVE", "RMDIR", "LINK", "CREATE")
 LEASE = 10  # seconds, of the tests' servers
 DEPTH = LEASE + 5  # directories, each listed in a second
 LOST = 3 if harness.LONG else 1  # replies of a kind, each in a run of its own
-CONNECTS = 50
+CONNECTS = 50 if harness.LONG else 12
 IDLE = 180  # seconds; the driver keeps a connection for 60, and looks every 30
 
 

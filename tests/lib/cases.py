@@ -219,6 +219,6 @@ class OnServer:
         trash = os.path.join(share or self.share, STATE, "trash")
         self.assertTrue(wait_for(lambda: not os.path.exists(trash) or not os.listdir(trash), 120),
                         "the trash is not emptied")
-        wait_for(lambda: not self.listed(share) and not self.records(share), 120)
+        wait_for(lambda: not self.listed(share) and not self.records(share), 120, step=0.1)
         self.assertEqual(self.listed(share), [])
         self.assertEqual(self.records(share), [])

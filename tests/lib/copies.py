@@ -85,7 +85,7 @@ class Trees(OnServer):
 
     def is_tidy(self):
         """Wait until deleted and half-made objects are gone."""
-        wait_for(lambda: not self.leftovers(), 40, progress=self.unfinished)
+        wait_for(lambda: not self.leftovers(), 40, step=0.1, progress=self.unfinished)
         self.assertEqual(self.leftovers(), [], "left on the shares; the driver's log:\n"
                          + self.driver.tail(10))
 

@@ -340,6 +340,8 @@ static bool fail_at(const struct way *way, const char *path, unsigned int n, con
 START_TEST(test_failures)
 {
 	const struct way *way = &ways[_i];
+	/* Odd: what follows a failure depends on whether the number of the operation is even. */
+	const unsigned int stride = check_is_long() ? 1 : 3;
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(paths); i++) {
@@ -351,7 +353,8 @@ START_TEST(test_failures)
 		check_int("undisturbed", "result", create(f, paths[i], NULL, &err), 0);
 		want = remains(f);
 		fake_nfs_free(f);
-		for (n = 1; fail_at(way, paths[i], n, want); n++)
+		for (n = 1 + (unsigned int)_i % stride; fail_at(way, paths[i], n, want);
+		     n += stride)
 			;
 		check_that(way->name, "there were operations", n > 80);
 	}

@@ -1235,9 +1235,10 @@ START_TEST(test_bomb)
 	static const struct {
 		const char *name, *words;
 		void (*put)(struct archive *a, struct archive_entry *e);
+		bool has_sum; /* in each run, also in one that is not long */
 	} rows[] = {
-		{ "data", "more data than its size allows", put_much_data },
-		{ "entries", "more entries than its size allows", put_many_entries },
+		{ "data", "more data than its size allows", put_much_data, false },
+		{ "entries", "more entries than its size allows", put_many_entries, true },
 	};
 	size_t i;
 
@@ -1264,9 +1265,11 @@ START_TEST(test_bomb)
 		buf_done(&b);
 		(void)unpack(f, &err);
 		check_error(rows[i].name, &err, ERROR_FAILED_PRECONDITION, rows[i].words);
-		fake_nfs_remove(f, "back");
-		(void)unpack_with_sum(f, &sum, &err);
-		check_error(rows[i].name, &err, ERROR_OK, NULL);
+		if (rows[i].has_sum || check_is_long()) {
+			fake_nfs_remove(f, "back");
+			(void)unpack_with_sum(f, &sum, &err);
+			check_error(rows[i].name, &err, ERROR_OK, NULL);
+		}
 		fake_nfs_free(f);
 	}
 }
@@ -1846,9 +1849,9 @@ CHECK_MAIN("tree_archive",
 	   },
 	   .loops = {
 		   { test_cut, ARRAY_SIZE(compressions) },
-		   { test_flipped, ARRAY_SIZE(compressions) },
+		   { test_flipped, ARRAY_SIZE(compressions), .is_shared = true },
 		   { test_sums, ARRAY_SIZE(compressions) },
-		   { test_map, ARRAY_SIZE(compressions) },
+		   { test_map, ARRAY_SIZE(compressions), .is_shared = true },
 		   { test_pack_failures, ARRAY_SIZE(ways), .is_shared = true },
 		   { test_unpack_failures, ARRAY_SIZE(ways), .is_shared = true },
 	   })

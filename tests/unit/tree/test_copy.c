@@ -974,24 +974,21 @@ static void put_behind(struct fake_nfs *f, unsigned int directories, unsigned in
 	}
 }
 
+static const enum fake_entries chain_entries[] = { FAKE_ENTRIES_FULL, FAKE_ENTRIES_MIXED };
+
 START_TEST(test_chain)
 {
-	static const enum fake_entries entries[] = { FAKE_ENTRIES_FULL, FAKE_ENTRIES_MIXED };
-	size_t i;
+	const struct fake_habits habits = { .page = 1000, .entries = chain_entries[_i] };
+	struct fake_nfs *f = fake_nfs_new();
+	struct tree_progress p;
 
-	for (i = 0; i < ARRAY_SIZE(entries); i++) {
-		const struct fake_habits habits = { .page = 1000, .entries = entries[i] };
-		struct fake_nfs *f = fake_nfs_new();
-		struct tree_progress p;
-
-		put_chain(f, LEVELS);
-		put_behind(f, 40, 10);
-		fake_nfs_habits(f, &habits);
-		check_copy("chain", f, &p);
-		check_int("chain", "files", p.files, LEVELS * (SIBLINGS + 1) + 40 * 10);
-		tree_check_same("chain", f, "tree", f, "copy");
-		fake_nfs_free(f);
-	}
+	put_chain(f, LEVELS);
+	put_behind(f, 40, 10);
+	fake_nfs_habits(f, &habits);
+	check_copy("chain", f, &p);
+	check_int("chain", "files", p.files, LEVELS * (SIBLINGS + 1) + 40 * 10);
+	tree_check_same("chain", f, "tree", f, "copy");
+	fake_nfs_free(f);
 }
 END_TEST
 
@@ -999,20 +996,17 @@ END_TEST
 START_TEST(test_dropped)
 {
 	const struct fake_habits habits = { .page = 1000, .entries = FAKE_ENTRIES_FULL };
-	unsigned int levels;
+	const unsigned int levels = 220 + 5 * (unsigned int)_i;
+	struct fake_nfs *f = fake_nfs_new();
+	char row[32];
 
-	for (levels = 220; levels < 270; levels += 5) {
-		struct fake_nfs *f = fake_nfs_new();
-		char row[32];
-
-		(void)snprintf(row, sizeof(row), "%u levels", levels);
-		put_chain(f, levels);
-		put_behind(f, 40, 10);
-		fake_nfs_habits(f, &habits);
-		check_copy(row, f, NULL);
-		tree_check_same(row, f, "tree", f, "copy");
-		fake_nfs_free(f);
-	}
+	(void)snprintf(row, sizeof(row), "%u levels", levels);
+	put_chain(f, levels);
+	put_behind(f, 40, 10);
+	fake_nfs_habits(f, &habits);
+	check_copy(row, f, NULL);
+	tree_check_same(row, f, "tree", f, "copy");
+	fake_nfs_free(f);
 }
 END_TEST
 
@@ -1558,7 +1552,7 @@ CHECK_MAIN("tree_copy",
 		   test_kinds, test_two_shares,
 			       test_budget_is_used_up, test_not_root, test_mounts,
 		   test_root_is_mounted,
-		   test_large_files, test_hard_links, test_many_entries, test_chain, test_dropped,
+		   test_large_files, test_hard_links, test_many_entries,
 		   test_first_name_vanishes,
 		   test_memory, test_changes, test_shorter, test_cancel, test_cancel_patient,
 		   test_later, test_count, test_folded_names, test_not_gone, test_named_owners,
@@ -1570,4 +1564,6 @@ CHECK_MAIN("tree_copy",
 	   },
 	   .loops = {
 		   { test_failures, ARRAY_SIZE(ways), .is_shared = true },
+		   { test_chain, ARRAY_SIZE(chain_entries), .is_shared = true },
+		   { test_dropped, 10, .is_shared = true },
 	   })

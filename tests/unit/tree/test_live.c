@@ -1320,7 +1320,7 @@ CHECK_MAIN("tree_live",
 		      { test_stale, 2 * ARRAY_SIZE(kinds), .is_shared = true },
 		      { test_not_gone, 2 * ARRAY_SIZE(kinds), .is_shared = true },
 		      { test_stale_for_ever, 4 },
-		      { test_happens_once, 20 },
+		      { test_happens_once, 20, .is_shared = true },
 		      { test_data_later_than_attributes, 2 },
 		      { test_written_for_ever, 4 },
-		      { test_directory_replaced, 8 } })
+		      { test_directory_replaced, 8, .is_shared = true } })
