@@ -12,7 +12,6 @@ differ. Names are bytes throughout, relative to the tree; b"." is the tree itsel
 """
 import collections
 import decimal
-import hashlib
 import os
 import random
 import socket
@@ -23,6 +22,7 @@ import tarfile
 import tempfile
 
 SECOND = 10 ** 9
+ZEROS = bytes(1 << 20)
 SPARSE = b"sparse/islands"  # 64 MiB with three small islands of data
 SPARSE_SIZE = 64 << 20
 SPARSE_MAX = 2 << 20  # what it may take on the disk
@@ -257,13 +257,16 @@ def make_plain(root, count=300, size=2000, seed=2):
 # ---- what is there ----
 
 def _digest(f):
-    """Return the digest of a file's content. Holes read as zeros."""
-    got = hashlib.sha256()
+    """Return the digest of a file's content. Holes read as zeros. It compares files within this
+    process, and Python's own hash is several times as fast as those of hashlib."""
+    pieces, offset = [], 0
     while True:
-        data = f.read(1 << 20)
+        data = f.read(len(ZEROS))
         if not data:
-            return got.hexdigest()
-        got.update(data)
+            return "%x" % (hash(tuple(pieces)) & (1 << 64) - 1)
+        if data != ZEROS[:len(data)]:
+            pieces.append((offset, hash(data)))
+        offset += len(data)
 
 
 def _device(number):
