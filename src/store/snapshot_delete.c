@@ -33,6 +33,51 @@ static int release_foreign(struct nfs_client *c, const struct tombstone *t,
 	return directory_trash_release_all(c, t->dir, ret_trashed, err);
 }
 
+/*
+ * Whether the record is as it was before the deletion: 1, 0 or a negative errno. Another replica
+ * that had set or adopted this tombstone, and was refused, has put it back then.
+ */
+static int has_own_record(struct nfs_client *c, const struct tombstone *t,
+			  const struct nfs_handle **ret_records, struct error *err)
+{
+	struct error why = { .code = ERROR_OK };
+	int r;
+
+	if (t->name[0] == '\0' || tombstone_is_new(t) || t->record.n == 0)
+		return 0;
+	r = store_folder(c, STORE_SNAPSHOTS, false, ret_records, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = record_check_same(c, *ret_records, t->key, &t->record, &why);
+	if (r == 0)
+		return 1;
+	if (r == -ENOENT || why.code == ERROR_ABORTED) /* it is of another creation */
+		return 0;
+	*err = why;
+	return r;
+}
+
+/* A snapshot whose record was put back needs its contents. */
+static int snapshot_is_back(struct nfs_client *c, const struct tombstone *t, bool was_empty,
+			    struct error *err)
+{
+	const struct nfs_handle *unused;
+
+	return was_empty ? 0 : has_own_record(c, t, &unused, err);
+}
+
+/*
+ * Remove a record that was put back when its contents had gone: it would tell later calls that
+ * somebody had removed them. Return 0 or a negative errno.
+ */
+static int forget_own_record(struct nfs_client *c, const struct tombstone *t, struct error *err)
+{
+	const struct nfs_handle *records;
+	int r = has_own_record(c, t, &records, err);
+
+	return r > 0 ? record_remove(c, records, t->key, &t->record, err) : r;
+}
+
 /* Remove the directory if it has the contents in it, or was built for the record. */
 static int remove_snapshot_directory(struct nfs_client *c, struct tombstone *t, bool has_contents,
 				     bool *ret_trashed, struct error *err)
@@ -46,7 +91,7 @@ static int remove_snapshot_directory(struct nfs_client *c, struct tombstone *t, 
 	int r;
 
 	if (busy_is_irrevocable(t->name)) /* rule 9 */
-		return tombstone_remove_directory(c, t, NULL, ret_trashed, err);
+		return tombstone_remove_directory(c, t, snapshot_is_back, ret_trashed, err);
 	if (!has_contents) {
 		r = tombstone_is_in_place(c, t, ret_trashed, err);
 		if (r == 0)
@@ -57,7 +102,7 @@ static int remove_snapshot_directory(struct nfs_client *c, struct tombstone *t, 
 	r = owner_find(c, t->dir, &q, &owner, err);
 	if (r != 0)
 		return r < 0 ? r : owner_refuse(c, t->dir, &owner, t->dir, err);
-	return tombstone_remove_directory(c, t, NULL, ret_trashed, err);
+	return tombstone_remove_directory(c, t, snapshot_is_back, ret_trashed, err);
 }
 
 /* Do what is left once the tombstone is set. Return 1 if the record came back. */
@@ -72,7 +117,13 @@ static int carry_out_deletion(struct nfs_client *c, struct tombstone *t, bool ha
 	r = staging_discard(c, work_key, ret_trashed, err);
 	if (r == 0)
 		r = remove_snapshot_directory(c, t, has_contents, ret_trashed, err);
-	return r < 0 ? r : tombstone_finish(c, t, err);
+	if (r == 0)
+		r = forget_own_record(c, t, err);
+	if (r == 0)
+		r = tombstone_finish(c, t, err);
+	if (r == 0)
+		r = forget_own_record(c, t, err);
+	return r;
 }
 
 static int adopt_if_of_snapshot(struct nfs_client *c, const char *name, enum busy_kind kind,

@@ -55,6 +55,7 @@
 #define NO_SWITCH UINT_MAX
 #define TWICE_STRIDE 8
 #define TWICE_ALL_STRIDE 6
+#define THRICE_STRIDE 6
 #define INTERRUPTED_STRIDE 5
 #define FILES_STRIDE 3
 #define INTERRUPTED_FILES_STRIDE 8
@@ -96,6 +97,7 @@ struct scenario {
 	bool both_full; /* neither has the other one */
 	bool twice; /* broke with two switches: run some of them, too, not hasty, no files */
 	bool twice_all; /* likewise, in few orders: not hasty, and both replicas go on */
+	bool thrice; /* broke with three: run some of those, in which both go on, too */
 	const char *stays; /* a directory of that name cannot be renamed, so it is emptied there */
 	bool idle; /* pods write nothing, so the directories stay empty */
 	bool held; /* run schedules in which the server holds a RENAME into the trash, too */
@@ -369,6 +371,11 @@ static const struct scenario scenarios[] = {
 	  { { "v0", "v0" }, { "s0", "s0", .snapshot_of = "v0" } },
 	  "c0c1",
 	  { "d1", "d1c1" } },
+	{ "snapshot that is there, its deletion and creation",
+	  { { "v0", "v0" }, { "s0", "s0", .snapshot_of = "v0" } },
+	  "c0c1",
+	  { "d1", "c1" },
+	  .thrice = true },
 	{ "snapshot, and the deletion of its volume",
 	  { { "v0", "a" }, { "s0", "s0", .snapshot_of = "a" } },
 	  "c0",
@@ -1412,6 +1419,9 @@ static bool attempt(struct world *w, char call, unsigned int volume)
 	/* A caller repeats a deletion that was refused, too. */
 	if (!error_is_final(err.code) || (call == 'd' && w->s->may_refuse))
 		return false;
+	/* Nobody has removed it but a deletion, which ends with its record. */
+	if (plan->snapshot_of != NULL && strstr(err.msg, "has been removed from") != NULL)
+		broken(w, "the record is left alone", volume, err.msg);
 	format_record(plan, record, sizeof(record));
 	if (call == 'c' && fake_nfs_type(w->f, record) != NFS_TYPE_UNKNOWN)
 		return false; /* the call says ABORTED then: session_check_final() */
@@ -2138,6 +2148,9 @@ START_TEST(test_scenario)
 				failures += explore(s, schedule, stride, &runs);
 		}
 	}
+	for (n = 0; n < REPLICAS && s->thrice && switches < 3; n++)
+		failures +=
+			explore(s, (struct schedule){ .first = n, .n = 3 }, THRICE_STRIDE, &runs);
 	printf("%s: %lu schedules, %u broken\n", s->name, runs, failures);
 	fflush(stdout);
 	ck_assert_msg(failures == 0, "%s: %u schedules are broken", s->name, failures);
