@@ -37,6 +37,7 @@ struct directory_wish {
 	uint32_t mode; /* 0: DIRECTORY_MODE for a new one; an existing one keeps its own */
 	struct volume_owner owner;
 	enum volume_existing existing; /* whether it may, must or must not be there */
+	bool was_seen; /* it must be there since it was just seen: ABORTED if it is gone */
 	const struct owner_question *others; /* if these own an existing one, refuse it */
 	const struct owner_question *users; /* if these use one, keep its mode and owner */
 };
