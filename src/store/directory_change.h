@@ -37,7 +37,6 @@ struct directory_wish {
 	uint32_t mode; /* 0: DIRECTORY_MODE for a new one; an existing one keeps its own */
 	struct volume_owner owner;
 	enum volume_existing existing; /* whether it may, must or must not be there */
-	bool was_seen; /* it must be there since it was just seen: ABORTED if it is gone */
 	const struct owner_question *others; /* if these own an existing one, refuse it */
 	const struct owner_question *users; /* if these use one, keep its mode and owner */
 };
@@ -52,7 +51,7 @@ int directory_make_parents_of(struct nfs_client *c, const char *path, const char
 
 /*
  * Make the directory at path, with parents, or find it. *ret_made tells whether it was made.
- * Errors: FAILED_PRECONDITION if it is there, or is not, against the wish; else as
+ * Errors: FAILED_PRECONDITION if it is there, or is not (-ENOENT), against the wish; else as
  * nfs_error_set(). After a final error, what was made is gone again.
  */
 int directory_make(struct nfs_client *c, const char *path, const struct directory_wish *wish,

@@ -117,22 +117,18 @@ static int complete_settings(struct nfs_client *c, const struct nfs_handle *hand
 
 /* -------- the directory -------- */
 
-/* Find a directory that has to be there already. */
-static int find_required(struct nfs_client *c, const char *path, const struct directory_wish *wish,
-			 struct nfs_handle *ret, struct nfs_attr *ret_attr, struct error *err)
+/* Find a directory that has to be there already. -ENOENT, reported, if it is not. */
+static int find_required(struct nfs_client *c, const char *path, struct nfs_handle *ret,
+			 struct nfs_attr *ret_attr, struct error *err)
 {
 	struct directory_place place;
 	int r;
 
 	r = directory_find(c, path, &place, ret, ret_attr, err);
-	if (r == -ENOENT && wish->was_seen)
-		return error_set(err, ERROR_ABORTED,
-				 "another controller is working on directory '%s'; try again",
-				 path);
 	if (r == -ENOENT)
-		return error_set(err, ERROR_FAILED_PRECONDITION,
-				 "directory '%s' on %s:%s does not exist, and existingDirectory is 'require'",
-				 path, c->export.server, c->export.share);
+		(void)error_set(err, ERROR_FAILED_PRECONDITION,
+				"directory '%s' on %s:%s does not exist, and existingDirectory is 'require'",
+				path, c->export.server, c->export.share);
 	return r;
 }
 
@@ -251,7 +247,7 @@ int directory_make(struct nfs_client *c, const char *path, const struct director
 	int r;
 
 	if (wish->existing == EXISTING_REQUIRE)
-		r = find_required(c, path, wish, &handle, &attr, err);
+		r = find_required(c, path, &handle, &attr, err);
 	else
 		r = make_or_find(c, path, wish, mode, &handle, &attr, &found, err);
 	/* A deletion has just removed a directory above, with what this call made or found. */

@@ -54,9 +54,8 @@ static int decide_directory(const struct new_volume *nv, struct error *err)
 /*
  * Make or find the directory, and set its mode and owner. If the volume has a claim that is not
  * decided, record that it gets the directory. own: an existing directory was made for this volume.
- * seen: as directory_wish has it.
  */
-static int make_directory(struct new_volume *nv, enum volume_existing existing, bool own, bool seen,
+static int make_directory(struct new_volume *nv, enum volume_existing existing, bool own,
 			  struct error *err)
 {
 	const struct volume v = volume_of(nv->rec);
@@ -80,7 +79,6 @@ static int make_directory(struct new_volume *nv, enum volume_existing existing, 
 		.mode = v.mode,
 		.owner = v.owner,
 		.existing = existing,
-		.was_seen = seen,
 		.others = &others,
 		.users = &users,
 	};
@@ -189,10 +187,11 @@ static int fill_with_mode(struct nfs_client *c, const char *name, void *data, st
 static int set_up_existing(struct new_volume *nv, bool own, struct error *err)
 {
 	struct error why = { .code = ERROR_OK };
-	int r = make_directory(nv, EXISTING_REQUIRE, own, true, &why);
+	int r = make_directory(nv, EXISTING_REQUIRE, own, &why);
 
+	/* One that was not there may be back by now. */
 	if (r < 0 && why.code == ERROR_FAILED_PRECONDITION &&
-	    directory_is_gone(nv->c, nv->dir, NULL) > 0)
+	    (r == -ENOENT || directory_is_gone(nv->c, nv->dir, NULL) > 0))
 		return directory_is_moving(nv, err);
 	if (err != NULL)
 		*err = why;
@@ -287,5 +286,5 @@ int new_volume_make(struct new_volume *nv, struct error *err)
 	/* The volume has no claim to decide, and an earlier attempt may have made the directory. */
 	if (!volume_is_unfinished(&v) && !nv->created && existing != EXISTING_REQUIRE)
 		existing = EXISTING_ADOPT;
-	return make_directory(nv, existing, false, false, err);
+	return make_directory(nv, existing, false, err);
 }

@@ -745,6 +745,56 @@ START_TEST(test_adopted)
 }
 END_TEST
 
+struct moment {
+	const char *dir, *name; /* the directory, and the last part of its path */
+	unsigned int at; /* the LOOKUP of the name that does not find it */
+	unsigned int lookups;
+};
+
+static void take_away_for_a_moment(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct moment *m = data;
+
+	if (op->type != NFS_OP_LOOKUP || op->name == NULL || strcmp(op->name, m->name) != 0)
+		return;
+	m->lookups++;
+	if (m->lookups == m->at)
+		fake_nfs_remove(f, m->dir);
+	else if (m->lookups == m->at + 1)
+		fake_nfs_put(f, m->dir, NFS_TYPE_DIRECTORY, NULL);
+}
+
+/*
+ * During a repeated creation, another replica deletes the directory, and a third call makes it
+ * again. The caller, who asked for no existing directory, reads no final code.
+ */
+START_TEST(test_away_for_a_moment)
+{
+	static const struct sample *const samples[] = { &flat, &nested, &wordy, &claimed };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(samples); i++) {
+		const struct sample *v = samples[i];
+		struct moment m = { .dir = v->dir, .at = 0 };
+
+		m.name = strrchr(v->dir, '/') != NULL ? strrchr(v->dir, '/') + 1 : v->dir;
+		do {
+			struct fake_nfs *f = fake_nfs_new();
+			struct error err = { .code = ERROR_OK };
+
+			m.at++;
+			m.lookups = 0;
+			check_int(v->dir, "create", create(f, v, 0, &err), 0);
+			fake_nfs_watch(f, take_away_for_a_moment, &m);
+			if (create(f, v, 0, &err) < 0)
+				check_error(v->dir, &err, ERROR_ABORTED, "try again");
+			fake_nfs_free(f);
+		} while (m.lookups >= m.at);
+		check_that(v->dir, "there were lookups", m.at > 2);
+	}
+}
+END_TEST
+
 /* Records that somebody wrote or damaged lead nowhere. */
 START_TEST(test_bad_record)
 {
@@ -2170,6 +2220,7 @@ CHECK_MAIN("volume",
 		   test_tombstone_of_a_backup,
 		   test_in_the_way,
 		   test_adopted,
+		   test_away_for_a_moment,
 		   test_bad_record,
 		   test_cut_record,
 		   test_crash_delete_foreign,
