@@ -34,8 +34,8 @@ static int release_foreign(struct nfs_client *c, const struct tombstone *t,
 }
 
 /*
- * Whether the record is as it was before the deletion: 1, 0 or a negative errno. Another replica
- * that had set or adopted this tombstone, and was refused, has put it back then.
+ * Whether another replica that set or adopted this tombstone has given up and has put the record
+ * back: 1, 0 or a negative errno.
  */
 static int has_own_record(struct nfs_client *c, const struct tombstone *t,
 			  const struct nfs_handle **ret_records, struct error *err)
@@ -57,7 +57,7 @@ static int has_own_record(struct nfs_client *c, const struct tombstone *t,
 	return r;
 }
 
-/* A snapshot whose record was put back needs its contents. */
+/* A snapshot whose record was put back needs its contents again. */
 static int snapshot_is_back(struct nfs_client *c, const struct tombstone *t, bool was_empty,
 			    struct error *err)
 {
@@ -67,15 +67,21 @@ static int snapshot_is_back(struct nfs_client *c, const struct tombstone *t, boo
 }
 
 /*
- * Remove a record that was put back when its contents had gone: it would tell later calls that
- * somebody had removed them. Return 0 or a negative errno.
+ * As tombstone_finish(). Also remove a record that was put back after its contents had gone: it
+ * would tell later calls that somebody had removed them by hand.
  */
-static int forget_own_record(struct nfs_client *c, const struct tombstone *t, struct error *err)
+static int finish_snapshot(struct nfs_client *c, struct tombstone *t, struct error *err)
 {
 	const struct nfs_handle *records;
-	int r = has_own_record(c, t, &records, err);
+	int came_back, r;
 
-	return r > 0 ? record_remove(c, records, t->key, &t->record, err) : r;
+	came_back = tombstone_finish(c, t, err);
+	if (came_back < 0)
+		return came_back;
+	r = has_own_record(c, t, &records, err);
+	if (r > 0)
+		return record_remove(c, records, t->key, &t->record, err);
+	return r < 0 ? r : came_back;
 }
 
 /* Remove the directory if it has the contents in it, or was built for the record. */
@@ -117,13 +123,7 @@ static int carry_out_deletion(struct nfs_client *c, struct tombstone *t, bool ha
 	r = staging_discard(c, work_key, ret_trashed, err);
 	if (r == 0)
 		r = remove_snapshot_directory(c, t, has_contents, ret_trashed, err);
-	if (r == 0)
-		r = forget_own_record(c, t, err);
-	if (r == 0)
-		r = tombstone_finish(c, t, err);
-	if (r == 0)
-		r = forget_own_record(c, t, err);
-	return r;
+	return r < 0 ? r : finish_snapshot(c, t, err);
 }
 
 static int adopt_if_of_snapshot(struct nfs_client *c, const char *name, enum busy_kind kind,

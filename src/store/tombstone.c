@@ -484,7 +484,7 @@ void tombstone_restore(struct nfs_client *c, struct tombstone *t)
 	/* Rule 9, on a share without room for the mark: the data is no longer whole. */
 	if (t->is_emptied)
 		return;
-	/* A replica that adopted the tombstone has moved the contents: the deletion is repeated. */
+	/* A replica that adopted the tombstone has moved the contents. The next attempt goes on. */
 	if (t->kind == BUSY_SNAPSHOT_GONE && directory_is_gone(c, t->dir, &ignored) > 0)
 		return;
 	if (store_folder(c, STORE_BUSY, false, &busy, &ignored) < 0 ||

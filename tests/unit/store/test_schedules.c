@@ -1419,11 +1419,8 @@ static bool attempt(struct world *w, char call, unsigned int volume)
 	/* A caller repeats a deletion that was refused, too. */
 	if (!error_is_final(err.code) || (call == 'd' && w->s->may_refuse))
 		return false;
-	/* Nobody has removed it but a deletion, which ends with its record. */
-	if (plan->snapshot_of != NULL && strstr(err.msg, "has been removed from") != NULL)
-		broken(w, "the record is left alone", volume, err.msg);
 	format_record(plan, record, sizeof(record));
-	if (call == 'c' && fake_nfs_type(w->f, record) != NFS_TYPE_UNKNOWN)
+	if (call == 'c' && err.sys != 0 && fake_nfs_type(w->f, record) != NFS_TYPE_UNKNOWN)
 		return false; /* the call says ABORTED then: session_check_final() */
 	if (call == 'c') {
 		w->fates[volume].refused = true;
