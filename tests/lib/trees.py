@@ -257,8 +257,8 @@ def make_plain(root, count=300, size=2000, seed=2):
 # ---- what is there ----
 
 def _digest(f):
-    """Return the digest of a file's content. Holes read as zeros. It compares files within this
-    process, and Python's own hash is several times as fast as those of hashlib."""
+    """Return the digest of a file's content. Holes read as zeros. It is valid in this process only:
+    hash() is several times as fast as hashlib."""
     pieces, offset = [], 0
     while True:
         data = f.read(len(ZEROS))
