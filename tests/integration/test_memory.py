@@ -32,7 +32,7 @@ LEFT = 20 * MIB  # with the page cache of the program and its libraries
 CLONES = 3  # as many as there may be on one server
 CROWD = 30_000  # names in the root of a share
 FILE_MIB = 24 if harness.LONG else 8
-FILES = 600 if harness.LONG else 300  # of a source
+FILES = 600  # of a source
 DELETIONS = 10 if harness.LONG else 5
 
 
