@@ -15,10 +15,15 @@ void path_key(char key[RECORD_NAME_MAX + 1], const char *path, size_t len)
 {
 	size_t n = 0, i;
 
-	for (i = 0; i < len && n + 3 < RECORD_NAME_MAX; i++)
-		n += (size_t)snprintf(key + n, RECORD_NAME_MAX + 1 - n,
-				      path[i] == '/' || path[i] == '%' ? "%%%02X" : "%c",
-				      (unsigned int)(unsigned char)path[i]);
+	for (i = 0; i < len && n + 3 < RECORD_NAME_MAX; i++) {
+		if (path[i] != '/' && path[i] != '%') {
+			key[n++] = path[i];
+			continue;
+		}
+		memcpy(key + n, path[i] == '/' ? "%2F" : "%25", 3);
+		n += 3;
+	}
+	key[n] = '\0';
 	if (i < len)
 		(void)snprintf(key + CUT_KNOWN, RECORD_NAME_MAX + 1 - CUT_KNOWN, "-%016" PRIx64,
 			       path_hash(path, len));
