@@ -213,9 +213,14 @@ class Mounts:
 
     def is_another(self, version, volume, **more):
         """Something else is mounted. A guest that is starved may first find its server silent."""
-        self.assertTrue(servers.wait_for(
-            lambda: self._answer(version, volume, **more) != CODE.UNAVAILABLE, 60, 1))
-        self.assertEqual(self._answer(version, volume, **more), CODE.ALREADY_EXISTS)
+        answers = []
+
+        def is_told():
+            answers.append(self._answer(version, volume, **more))
+            return answers[-1] != CODE.UNAVAILABLE
+
+        self.assertTrue(servers.wait_for(is_told, 60, 1), answers)
+        self.assertEqual(answers[-1], CODE.ALREADY_EXISTS)
 
 
 class Node(Mounts, unittest.TestCase):
