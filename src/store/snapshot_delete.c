@@ -16,8 +16,8 @@
 #include "store/volume_record.h"
 
 /*
- * Release what an interrupted deletion of a snapshot without a record has moved to the trash. For
- * one that has a record, tombstone_is_in_place() does that.
+ * Release what an interrupted deletion has moved to the trash of a snapshot of csi-driver-nfs, with
+ * or without a record. For one that csi-nfs has built, tombstone_is_in_place() does that.
  */
 static int release_foreign(struct nfs_client *c, const struct tombstone *t,
 			   const struct owner_question *q, bool *ret_trashed, struct error *err)
@@ -25,7 +25,8 @@ static int release_foreign(struct nfs_client *c, const struct tombstone *t,
 	struct owner owner;
 	int r;
 
-	if (!tombstone_is_new(t) || !t->is_adopted)
+	if (t->record.n == 0 || staging_state_of(&t->record).built != NULL ||
+	    (tombstone_is_new(t) && !t->is_adopted))
 		return 0;
 	r = owner_find(c, t->dir, q, &owner, err);
 	if (r != 0)

@@ -407,6 +407,74 @@ START_TEST(test_killed)
 }
 END_TEST
 
+static int delete (struct fake_nfs *f, struct error *err)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_snapshot struct snapshot s = { .has_contents = false };
+	bool trashed = false;
+	int r = read_snapshot(f, &s, err);
+
+	return r < 0 ? r : snapshot_delete(c, &s, &trashed, err);
+}
+
+/* Whether the trash has something that the purger does not take at once. */
+static bool has_unchecked(struct fake_nfs *f)
+{
+	static const char trash[] = ".csi-nfs/trash/";
+	cleanup_free char *list = fake_nfs_list(f, NULL);
+	char *line, *rest = list;
+	bool found = false;
+
+	while ((line = strsep(&rest, "\n")) != NULL)
+		if (str_has_prefix(line, trash) && line[strlen(trash)] != '\0') {
+			char *name = line + strlen(trash);
+
+			name[strcspn(name, "/")] = '\0';
+			found = found || store_trash_name_is_unchecked(name);
+		}
+	return found;
+}
+
+/* A deletion that was killed is repeated, or a creation finishes it: no archive stays. */
+START_TEST(test_killed_deletion)
+{
+	const bool is_foreign = (_i & 2) != 0, is_made_anew = (_i & 4) != 0;
+	unsigned int n;
+
+	for (n = 1;; n++) {
+		const struct fake_failure failure = {
+			.nth = n, .error = -ECONNABORTED, .after = (_i & 1) != 0, .all = true
+		};
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		char row[32];
+		int r;
+
+		(void)snprintf(row, sizeof(row), "killed at operation %u", n);
+		if (is_foreign)
+			fake_nfs_write(f, ARCHIVE, 0, "\0whole", 6);
+		check_int(row, "create", create(f, 11, &err), 0);
+		fake_nfs_fail(f, &failure);
+		r = delete (f, &err);
+		if (fake_nfs_operations(f) < n) {
+			check_int(row, "result", r, 0);
+			check_that(row, "there were operations", n > 10);
+			fake_nfs_free(f);
+			return;
+		}
+		fake_nfs_fail(f, NULL);
+		r = is_made_anew ? create(f, 22, &err) : delete (f, &err);
+		ck_assert_msg(r == 0, "%s: again: %s", row, err.msg);
+		check_int(row, "archive", fake_nfs_type(f, ARCHIVE),
+			  is_made_anew ? NFS_TYPE_FILE : NFS_TYPE_UNKNOWN);
+		check_int(row, "record", fake_nfs_type(f, RECORD),
+			  is_made_anew ? NFS_TYPE_SYMLINK : NFS_TYPE_UNKNOWN);
+		check_that(row, "is purged", !has_unchecked(f));
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* The sum is compared with the file that it was made of only. */
 START_TEST(test_recorded_file)
 {
@@ -744,6 +812,7 @@ CHECK_MAIN("snapshot",
 		      test_recorded_tree, test_foreign_tree, test_foreign_archive, test_part,
 		      test_deleted_beside_a_restore, test_tombstone_of_a_backup },
 	   .loops = { { test_killed, 2 },
+		      { test_killed_deletion, 8 },
 		      { test_killed_tree, 4 },
 		      { test_killed_foreign, 2 },
 		      { test_replaced_foreign, 2 } })
