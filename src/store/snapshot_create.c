@@ -174,10 +174,11 @@ static void undo_snapshot(struct nfs_client *c, const struct staging *s, bool *r
 
 	if (!error_is_final(err->code))
 		return;
-	/* Another replica may have finished the snapshot, or have removed the record itself. */
+	/*
+	 * Another replica may have finished the snapshot, or have removed the record. That may come
+	 * back: see remove_unfinished() in store/text.c. The next attempt removes it then.
+	 */
 	r = record_check_same(c, s->records, s->key, s->rec, &second);
-	if (r == -ENOENT)
-		return;
 	if (r < 0 || staging_is_in_place(c, s->rec, s->path, &second) != 0 ||
 	    staging_discard(c, s->work_key, ret_trashed, &second) < 0 ||
 	    record_forget_draft(c, s->records, s->key, &second) < 0 ||

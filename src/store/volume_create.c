@@ -47,12 +47,15 @@ static int take_back_record(const struct new_volume *nv, bool transient, bool *r
 
 	/*
 	 * Another replica may have finished the volume, or have removed the record itself. It does
-	 * not know what this call has made and noted since.
+	 * not know what this call has made and noted since. The record may come back: see
+	 * remove_unfinished() in store/text.c. The next attempt removes it then.
 	 */
 	r = record_check_same(c, nv->folder, nv->key, nv->rec, err);
 	if (r == -ENOENT) {
 		r = directory_remove_parents(c, nv->dir, err);
-		return r < 0 ? r : volume_remove_notes(c, nv->key, nv->dir, err);
+		if (r == 0)
+			r = volume_remove_notes(c, nv->key, nv->dir, err);
+		return r < 0 ? r : -EAGAIN;
 	}
 	if (r < 0)
 		return r;

@@ -323,6 +323,35 @@ START_TEST(test_archive_gone)
 }
 END_TEST
 
+/* Another replica takes the record away, as store/text.c does, and may put it back later. */
+static void take_record_away(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	(void)data;
+	if (op->type != NFS_OP_SYMLINK && fake_nfs_type(f, RECORD) != NFS_TYPE_UNKNOWN)
+		fake_nfs_remove(f, RECORD);
+}
+
+/* A refused creation that cannot tell what becomes of its record is to be repeated. */
+START_TEST(test_record_gone)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	fake_nfs_put(f, "snap", NFS_TYPE_DIRECTORY, NULL);
+	fake_nfs_put(f, ".csi-nfs/volumes/snap", NFS_TYPE_SYMLINK,
+		     "v=1;name=snap;id=fake%23share%23snap%23%23;dir=snap;size=10");
+	fake_nfs_watch(f, take_record_away, NULL);
+	check_that("while it is away", "fails", create(f, 1, &err) < 0);
+	check_error("while it is away", &err, ERROR_ABORTED, "overlaps");
+	fake_nfs_watch(f, NULL, NULL);
+	fake_nfs_put(f, RECORD, NFS_TYPE_SYMLINK, BEGUN);
+	check_that("once it is back", "fails", create(f, 1, &err) < 0);
+	check_error("once it is back", &err, ERROR_FAILED_PRECONDITION, "overlaps");
+	check_int("once it is back", "record", fake_nfs_type(f, RECORD), NFS_TYPE_UNKNOWN);
+	fake_nfs_free(f);
+}
+END_TEST
+
 #define RESTORE_NOTE ".csi-nfs/busy/snap~u~0123456789abcdef.1"
 
 static void restore_at_burial(struct fake_nfs *f, const struct nfs_op *op, void *data)
@@ -810,7 +839,7 @@ END_TEST
 CHECK_MAIN("snapshot",
 	   .tests = { test_cut, test_archive_gone, test_damaged, test_recorded_file,
 		      test_recorded_tree, test_foreign_tree, test_foreign_archive, test_part,
-		      test_deleted_beside_a_restore, test_tombstone_of_a_backup },
+		      test_deleted_beside_a_restore, test_tombstone_of_a_backup, test_record_gone },
 	   .loops = { { test_killed, 2 },
 		      { test_killed_deletion, 8 },
 		      { test_killed_tree, 4 },

@@ -795,6 +795,37 @@ START_TEST(test_away_for_a_moment)
 }
 END_TEST
 
+#define CLAIMED_RECORD ".csi-nfs/volumes/pvc-1"
+
+/* Another replica takes the record away, as store/text.c does, and may put it back later. */
+static void take_record_away(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	(void)data;
+	if (op->type != NFS_OP_SYMLINK && fake_nfs_type(f, CLAIMED_RECORD) != NFS_TYPE_UNKNOWN)
+		fake_nfs_remove(f, CLAIMED_RECORD);
+}
+
+/* A refused creation that cannot tell what becomes of its record is to be repeated. */
+START_TEST(test_record_gone)
+{
+	static const struct sample other = {
+		.key = "pvc-2", .dir = "a/b", .on_delete = "delete", .mode = "0000", .size = "10"
+	};
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	check_int("another one", "create", create(f, &other, 0, &err), 0);
+	fake_nfs_watch(f, take_record_away, NULL);
+	check_that("while it is away", "fails", create(f, &claimed, 0, &err) < 0);
+	check_error("while it is away", &err, ERROR_ABORTED, "overlaps");
+	fake_nfs_watch(f, NULL, NULL);
+	check_that("once it is back", "fails", create(f, &claimed, 0, &err) < 0);
+	check_error("once it is back", &err, ERROR_FAILED_PRECONDITION, "overlaps");
+	check_int("once it is back", "record", fake_nfs_type(f, CLAIMED_RECORD), NFS_TYPE_UNKNOWN);
+	fake_nfs_free(f);
+}
+END_TEST
+
 /* Records that somebody wrote or damaged lead nowhere. */
 START_TEST(test_bad_record)
 {
@@ -2221,6 +2252,7 @@ CHECK_MAIN("volume",
 		   test_in_the_way,
 		   test_adopted,
 		   test_away_for_a_moment,
+		   test_record_gone,
 		   test_bad_record,
 		   test_cut_record,
 		   test_crash_delete_foreign,
