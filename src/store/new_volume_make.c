@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "nfs/calls.h"
+#include "store/busy.h"
 #include "store/directory.h"
 #include "store/directory_change.h"
 #include "store/layout.h"
@@ -91,6 +92,15 @@ static int make_directory(struct new_volume *nv, enum volume_existing existing, 
 	nv->made = nv->made || made;
 	if (!undecided)
 		return 0;
+	/*
+	 * Rule 7: check_others() overlooks a volume whose record has just become a tombstone, and
+	 * its deletion would leave the directory, with the data, to a claim that is decided.
+	 */
+	if (nv->exclusive && !made) {
+		r = busy_check_not_deleted(nv->c, nv->dir, err);
+		if (r < 0)
+			return r;
+	}
 	r = decide_directory(nv, err);
 	/* If another replica has changed the record (ABORTED), the directory is the volume's. */
 	if (r < 0 && made && (err == NULL || error_is_final(err->code)))

@@ -1856,6 +1856,65 @@ static int64_t recorded_size(struct fake_nfs *f, const struct sample *v)
 	return volume_of(&rec).size;
 }
 
+struct burial {
+	const char *record, *tombstone;
+	char text[NFS_LINK_MAX + 1]; /* of the record */
+	bool has_listed, is_done;
+};
+
+/* The creation has looked for tombstones when another replica sets one. */
+static void bury_after_listing(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct burial *b = data;
+
+	if (b->has_listed && !b->is_done) {
+		fake_nfs_remove(f, b->record);
+		fake_nfs_put(f, b->tombstone, NFS_TYPE_SYMLINK, b->text);
+		b->is_done = true;
+	}
+	b->has_listed = b->has_listed || op->type == NFS_OP_READDIR;
+}
+
+static void read_for_burial(struct fake_nfs *f, const struct sample *v, struct burial *ret)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	const struct nfs_handle *records;
+
+	ck_assert(store_folder(c, STORE_VOLUMES, false, &records, NULL) == 0);
+	ck_assert(nfs_readlink(c, records, v->key, ret->text) == 0);
+}
+
+/* A volume with an exclusive claim does not get the data of one whose deletion has just begun. */
+START_TEST(test_claimed_during_deletion)
+{
+	static const struct sample other = {
+		.key = "pvc-2", .dir = "a/b", .on_delete = "delete", .mode = "0000", .size = "10"
+	};
+	char name[NFS_NAME_MAX + 1], tombstone[NFS_NAME_MAX + 20];
+	struct burial burial = { .record = ".csi-nfs/volumes/pvc-2", .tombstone = tombstone };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+	unsigned int tries = 0;
+
+	check_int("another one", "create", create(f, &other, 0, &err), 0);
+	fake_nfs_put(f, "a/b/theirs", NFS_TYPE_FILE, NULL);
+	name_tombstone(f, &other, name);
+	(void)snprintf(tombstone, sizeof(tombstone), ".csi-nfs/busy/%s", name);
+	read_for_burial(f, &other, &burial);
+	fake_nfs_watch(f, bury_after_listing, &burial);
+	check_that("meanwhile", "create fails", create(f, &claimed, 0, &err) < 0);
+	check_error("meanwhile", &err, ERROR_ABORTED, "deletion");
+	check_that("meanwhile", "it happened", burial.is_done);
+	fake_nfs_watch(f, NULL, NULL);
+	check_int("another one", "delete", delete (f, &other, &err), 0);
+	while (create(f, &claimed, 0, &err) < 0 && ++tries < 3)
+		check_error("then", &err, ERROR_ABORTED, NULL);
+	check_that("then", "create", tries < 3);
+	check_int("then", "their file", fake_nfs_type(f, "a/b/theirs"), NFS_TYPE_UNKNOWN);
+	fake_nfs_free(f);
+}
+END_TEST
+
 /*
  * A hung server performs the RENAME of a deletion after the volume was deleted by a repeated call,
  * and made again with the same id. Whoever meets that tombstone puts the new record back.
@@ -2262,6 +2321,7 @@ CHECK_MAIN("volume",
 		   test_adopted,
 		   test_away_for_a_moment,
 		   test_record_gone,
+		   test_claimed_during_deletion,
 		   test_bad_record,
 		   test_cut_record,
 		   test_crash_delete_foreign,
