@@ -141,7 +141,7 @@ static int new_volume_check_finished(const struct new_volume *nv, struct error *
 
 /*
  * Check existingDirectory=require. The contents replace the directory, which need not exist any
- * longer once they are built.
+ * longer once they are built. ABORTED if a missing one may come back (rule 6).
  */
 static int check_required(const struct new_volume *nv, const struct volume *v, struct error *err)
 {
@@ -152,6 +152,9 @@ static int check_required(const struct new_volume *nv, const struct volume *v, s
 	r = directory_is_gone(nv->c, nv->dir, err);
 	if (r <= 0)
 		return r;
+	r = directory_may_come_back(nv->c, nv->dir, err);
+	if (r != 0)
+		return r < 0 ? r : directory_is_moving(nv, err);
 	return error_set(err, ERROR_FAILED_PRECONDITION,
 			 "directory '%s' on %s:%s does not exist, and existingDirectory is 'require'",
 			 nv->dir, nv->c->export.server, nv->c->export.share);

@@ -44,8 +44,8 @@ static int fill(struct nfs_client *c, const char *name, void *data, struct error
 }
 
 /* One CreateVolume, on a client of its own, as after a restart of the driver. */
-static int create_as(struct fake_nfs *f, uint32_t uid, const char *path, const char *mode,
-		     bool *ret_trashed, struct error *err)
+static int create_in(struct fake_nfs *f, uint32_t uid, const char *path, const char *mode,
+		     const char *existing, bool *ret_trashed, struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	cleanup_record struct record rec = { .n = 0 };
@@ -59,6 +59,8 @@ static int create_as(struct fake_nfs *f, uint32_t uid, const char *path, const c
 	ck_assert(record_set(&rec, VOLUME_KEY_MODE, mode) == 0);
 	ck_assert(record_set(&rec, VOLUME_KEY_ON_DELETE, "delete") == 0);
 	ck_assert(record_set(&rec, VOLUME_KEY_SOURCE, VOLUME_SOURCE_VOLUME "tree") == 0);
+	if (existing != NULL)
+		ck_assert(record_set(&rec, VOLUME_KEY_EXISTING, existing) == 0);
 	error_clear(err);
 	r = volume_create(c, "pvc-1", &rec, &(struct volume_capacity){ 0 }, &filler, err);
 	if (r == 0)
@@ -68,6 +70,12 @@ static int create_as(struct fake_nfs *f, uint32_t uid, const char *path, const c
 	if (ret_trashed != NULL)
 		*ret_trashed = *ret_trashed || trashed;
 	return r;
+}
+
+static int create_as(struct fake_nfs *f, uint32_t uid, const char *path, const char *mode,
+		     bool *ret_trashed, struct error *err)
+{
+	return create_in(f, uid, path, mode, NULL, ret_trashed, err);
 }
 
 static int create(struct fake_nfs *f, const char *path, bool *ret_trashed, struct error *err)
@@ -180,6 +188,30 @@ START_TEST(test_moved)
 	check_error("removed", &err, ERROR_ABORTED, "try again to re-create it");
 	check_int("removed", "made anew", create(f, "pvc-1", NULL, &err), 0);
 	check_volume("removed", f, "pvc-1");
+	fake_nfs_free(f);
+}
+END_TEST
+
+static int create_required(struct fake_nfs *f, struct error *err)
+{
+	return create_in(f, 0, "pvc-1", "2771", "require", NULL, err);
+}
+
+/* It has moved the directory that existingDirectory=require asks for. */
+START_TEST(test_required_moved)
+{
+	struct fake_nfs *f = prepared();
+	struct error err = { .code = ERROR_OK };
+
+	check_that("none", "create fails", create_required(f, &err) < 0);
+	check_error("none", &err, ERROR_FAILED_PRECONDITION, "require");
+	fake_nfs_put(f, ".csi-nfs/trash/pvc-1.1.2.h3", NFS_TYPE_DIRECTORY, NULL);
+	check_that("moved", "create fails", create_required(f, &err) < 0);
+	check_error("moved", &err, ERROR_ABORTED, "another controller");
+	fake_nfs_remove(f, ".csi-nfs/trash/pvc-1.1.2.h3");
+	fake_nfs_put(f, "pvc-1", NFS_TYPE_DIRECTORY, NULL);
+	check_int("back", "create", create_required(f, &err), 0);
+	check_volume("back", f, "pvc-1");
 	fake_nfs_free(f);
 }
 END_TEST
@@ -518,6 +550,7 @@ START_TEST(test_closed)
 END_TEST
 
 CHECK_MAIN("build",
-	   .tests = { test_create, test_in_the_way, test_moved, test_moved_meanwhile,
-		      test_discarded_meanwhile, test_closed, test_another_version },
+	   .tests = { test_create, test_in_the_way, test_moved, test_required_moved,
+		      test_moved_meanwhile, test_discarded_meanwhile, test_closed,
+		      test_another_version },
 	   .loops = { { test_failures, ARRAY_SIZE(ways) } })
