@@ -182,10 +182,12 @@ static int sweep_notes(struct nfs_client *c, const struct tombstone *t, struct e
 static int directory_was_replaced(struct nfs_client *c, const struct tombstone *t,
 				  struct error *err)
 {
-	log_warn("A directory re-created during its deletion was put back",
+	log_warn("A directory was put back during its deletion: another controller has re-created it, or has given up the deletion",
 		 LOG_STR("directory", t->dir), LOG_STR("server", c->export.server),
 		 LOG_STR("share", c->export.share));
-	return deletion_was_finished(t, err);
+	return error_set(err, ERROR_ABORTED,
+			 "another controller has re-created '%s' meanwhile, or has given up its deletion; try again",
+			 t->dir);
 }
 
 /*

@@ -14,6 +14,8 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "fake/nfs.h"
+#include "nfs/calls.h"
+#include "store/busy.h"
 #include "store/layout.h"
 #include "store/snapshot.h"
 #include "store/volume_record.h"
@@ -464,6 +466,63 @@ static bool has_unchecked(struct fake_nfs *f)
 	return found;
 }
 
+/* A deletion by another replica, which puts its record back. */
+struct rival {
+	char tombstone[NFS_NAME_MAX + 20];
+	char text[NFS_LINK_MAX + 1]; /* of the record */
+	bool is_moved; /* the directory */
+};
+
+static void give_up_after_move(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct rival *rival = data;
+
+	if (rival->is_moved && fake_nfs_type(f, rival->tombstone) != NFS_TYPE_UNKNOWN) {
+		fake_nfs_remove(f, rival->tombstone);
+		fake_nfs_put(f, RECORD, NFS_TYPE_SYMLINK, rival->text);
+	}
+	rival->is_moved = rival->is_moved ||
+			  (op->type == NFS_OP_RENAME && store_trash_name_is_unchecked(op->to_name));
+}
+
+static void set_tombstone(struct fake_nfs *f, struct rival *rival)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_record struct record rec = { .n = 0 };
+	const struct nfs_handle *folder;
+	char name[NFS_NAME_MAX + 1];
+
+	ck_assert_int_eq(store_folder(c, STORE_SNAPSHOTS, false, &folder, NULL), 0);
+	ck_assert_int_eq(record_read(c, folder, "snap", &rec, NULL), 0);
+	ck_assert_int_eq(nfs_readlink(c, folder, "snap", rival->text), 0);
+	busy_tombstone_name(name, BUSY_SNAPSHOT_GONE, "snap", volume_record_identity(&rec));
+	(void)snprintf(rival->tombstone, sizeof(rival->tombstone), ".csi-nfs/busy/%s", name);
+	fake_nfs_remove(f, RECORD);
+	fake_nfs_put(f, rival->tombstone, NFS_TYPE_SYMLINK, rival->text);
+}
+
+/* A deletion that has taken over another one's tombstone has moved the archive by then. */
+START_TEST(test_deletion_given_up)
+{
+	struct rival rival = { .is_moved = false };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	check_int("create", "result", create(f, 11, &err), 0);
+	set_tombstone(f, &rival);
+	fake_nfs_watch(f, give_up_after_move, &rival);
+	check_that("delete", "fails", delete (f, &err) < 0);
+	check_error("delete", &err, ERROR_ABORTED, "has given up its deletion; try again");
+	check_that("delete", "it happened", rival.is_moved);
+	fake_nfs_watch(f, NULL, NULL);
+	check_sum("put back", f);
+	check_int("again", "delete", delete (f, &err), 0);
+	check_int("again", "archive", fake_nfs_type(f, ARCHIVE), NFS_TYPE_UNKNOWN);
+	check_that("again", "is purged", !has_unchecked(f));
+	fake_nfs_free(f);
+}
+END_TEST
+
 /* A deletion that was killed is repeated, or a creation finishes it: no archive stays. */
 START_TEST(test_killed_deletion)
 {
@@ -839,7 +898,8 @@ END_TEST
 CHECK_MAIN("snapshot",
 	   .tests = { test_cut, test_archive_gone, test_damaged, test_recorded_file,
 		      test_recorded_tree, test_foreign_tree, test_foreign_archive, test_part,
-		      test_deleted_beside_a_restore, test_tombstone_of_a_backup, test_record_gone },
+		      test_deleted_beside_a_restore, test_tombstone_of_a_backup, test_record_gone,
+		      test_deletion_given_up },
 	   .loops = { { test_killed, 2 },
 		      { test_killed_deletion, 8 },
 		      { test_killed_tree, 4 },
