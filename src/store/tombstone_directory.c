@@ -88,8 +88,7 @@ static int find_directory_to_remove(struct nfs_client *c, const struct tombstone
 {
 	int r = tombstone_find_directory(c, t, place, ret, err);
 
-	/* Without a record, the directory was just seen, unless an earlier call has moved it. */
-	if (r != -ENOENT || (tombstone_is_new(t) && !t->is_adopted))
+	if (r != -ENOENT)
 		return r;
 	r = directory_trash_release_all(c, t->dir, ret_trashed, err);
 	return r < 0 ? r : tombstone_find_directory(c, t, place, ret, err);

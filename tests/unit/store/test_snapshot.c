@@ -523,6 +523,50 @@ START_TEST(test_deletion_given_up)
 }
 END_TEST
 
+struct taken_over {
+	unsigned int at; /* operations between the tombstone and the move */
+	unsigned int operations;
+	bool is_set;
+};
+
+static void move_after_tombstone(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct taken_over *t = data;
+
+	if (t->is_set && ++t->operations == t->at &&
+	    fake_nfs_type(f, ARCHIVE) != NFS_TYPE_UNKNOWN) {
+		fake_nfs_remove(f, "snap");
+		fake_nfs_put(f, ".csi-nfs/trash/snap.1.2.h3/" FILE_NAME, NFS_TYPE_FILE, NULL);
+	}
+	t->is_set = t->is_set || (op->type == NFS_OP_SYMLINK && strstr(op->name, "~s~") != NULL);
+}
+
+/* Another replica takes over the tombstone, moves the archive, and dies before it checks that. */
+START_TEST(test_moved_by_another)
+{
+	struct taken_over t = { .at = 0 };
+
+	do {
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		char row[32];
+
+		t = (struct taken_over){ .at = t.at + 1 };
+		(void)snprintf(row, sizeof(row), "moved at %u", t.at);
+		fake_nfs_write(f, ARCHIVE, 0, "\0whole", 6);
+		fake_nfs_watch(f, move_after_tombstone, &t);
+		if (delete (f, &err) < 0) {
+			check_error(row, &err, ERROR_ABORTED, NULL);
+			check_int(row, "delete again", delete (f, &err), 0);
+		}
+		check_int(row, "archive", fake_nfs_type(f, ARCHIVE), NFS_TYPE_UNKNOWN);
+		check_that(row, "is purged", !has_unchecked(f));
+		fake_nfs_free(f);
+	} while (t.operations >= t.at);
+	check_that("moved", "there were operations", t.at > 5);
+}
+END_TEST
+
 /* A deletion that was killed is repeated, or a creation finishes it: no archive stays. */
 START_TEST(test_killed_deletion)
 {
@@ -899,7 +943,7 @@ CHECK_MAIN("snapshot",
 	   .tests = { test_cut, test_archive_gone, test_damaged, test_recorded_file,
 		      test_recorded_tree, test_foreign_tree, test_foreign_archive, test_part,
 		      test_deleted_beside_a_restore, test_tombstone_of_a_backup, test_record_gone,
-		      test_deletion_given_up },
+		      test_deletion_given_up, test_moved_by_another },
 	   .loops = { { test_killed, 2 },
 		      { test_killed_deletion, 8 },
 		      { test_killed_tree, 4 },
