@@ -28,7 +28,7 @@ import harness
 import odd_server
 import servers
 from csi_client import capability, patiently, pb
-from driver import Driver, binary
+from driver import FEW_IN_GUEST, Driver, binary
 from servers import KernelServer
 
 LAB = os.environ["LAB_DIR"]
@@ -90,7 +90,8 @@ class Mounts:
         cls.has_statd = servers.statd()
         for name in ("one", "two"):
             os.makedirs(os.path.join(DISK, "share", name), exist_ok=True)
-        cls.driver = Driver(LAB, "--mode", "node", "--nodeid", "node-1", name="node").start()
+        cls.driver = Driver(LAB, "--mode", "node", "--nodeid", "node-1", name="node",
+                            workers=FEW_IN_GUEST).start()
 
     @classmethod
     def tearDownClass(cls):
@@ -936,7 +937,7 @@ class Walk(Mounts, unittest.TestCase):
         cls.driver = Driver(
             LAB, "--mode", "node", "--nodeid", "node-1",
             "--inline-volumes=%s:/share/allowed,%s:%s/share/allowed" % (HOST, HOST, DISK),
-            name="walk").start()
+            name="walk", workers=FEW_IN_GUEST).start()
 
     def setUp(self):
         super().setUp()

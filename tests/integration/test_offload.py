@@ -17,7 +17,7 @@ import harness
 import trees
 from cases import DISK, LAB, SERVER, STATE, Base
 from csi_client import capability
-from driver import Driver, binary
+from driver import FEW_IN_GUEST, Driver, binary
 from rpc_proxy import Proxy, Rule
 from servers import Image, KernelServer, wait_for
 
@@ -42,7 +42,7 @@ class OnImage(Base):
         cls.addClassCleanup(cls.image.unmount)
         cls.server = KernelServer(cls.image.path, cls.options, cls.without).start()
         cls.addClassCleanup(cls.server.done)
-        cls.driver = Driver(LAB, name=cls.__name__).start()
+        cls.driver = Driver(LAB, name=cls.__name__, workers=FEW_IN_GUEST).start()
         cls.addClassCleanup(cls.driver.stop)
 
     @classmethod

@@ -23,7 +23,7 @@ import harness
 import servers
 from cases import CODE, DISK, GIB, LAB, SERVER, STATE, Base, OnServer
 from csi_client import capability
-from driver import Driver
+from driver import FEW_IN_GUEST, Driver
 from rpc_proxy import ALWAYS, Proxy, Rule
 from servers import Image, KernelServer, wait_for
 
@@ -551,7 +551,7 @@ class OnKernel(Calls):
         except servers.NotMounted as e:
             raise unittest.SkipTest("this kernel has not that file system") from e
         cls.server = KernelServer(cls.image.path, cls.options, cls.without).start()
-        cls.driver = Driver(LAB, name=cls.__name__).start()
+        cls.driver = Driver(LAB, name=cls.__name__, workers=FEW_IN_GUEST).start()
 
     @classmethod
     def tearDownClass(cls):

@@ -20,7 +20,7 @@ import harness
 import servers
 from cases import CODE, DISK, GIB, LAB, SERVER, STATE, Base, OnServer
 from csi_client import capability
-from driver import Driver
+from driver import FEW_IN_GUEST, Driver
 from servers import Image, KernelServer, wait_for
 
 MEMORY_KIB = 15 << 10  # 8 MiB are usual; 160 bytes for each of 50000 levels would be too many
@@ -181,7 +181,7 @@ class Kernel(Trash):
         self.start(type(self).__name__ + "." + name)
 
     def start(self, name, *options):
-        self.driver = Driver(LAB, *options, name=name).start()
+        self.driver = Driver(LAB, *options, name=name, workers=FEW_IN_GUEST).start()
         self.addCleanup(self.driver.stop)
 
     def create(self, name):

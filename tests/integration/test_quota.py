@@ -17,7 +17,7 @@ import harness
 import servers
 from cases import CODE, DISK, GIB, LAB, SERVER, STATE, Base
 from csi_client import capability
-from driver import Driver
+from driver import FEW_IN_GUEST, Driver
 from servers import Image, KernelServer
 
 MIB = 1 << 20
@@ -41,7 +41,7 @@ class Quota:
             raise unittest.SkipTest("this kernel has no project quotas on XFS") from e
         cls.projects = 0
         cls.server = KernelServer(cls.image.path).start()
-        cls.driver = Driver(LAB, name=cls.__name__).start()
+        cls.driver = Driver(LAB, name=cls.__name__, workers=FEW_IN_GUEST).start()
 
     @classmethod
     def tearDownClass(cls):

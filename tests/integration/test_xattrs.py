@@ -19,7 +19,7 @@ import harness
 import trees
 from cases import CODE, DISK, LAB, SERVER, STATE, Base
 from csi_client import capability
-from driver import Driver
+from driver import FEW_IN_GUEST, Driver
 from servers import Image, KernelServer, fill_disk, run, wait_for
 
 MIB = 1 << 20
@@ -55,7 +55,7 @@ class Xattrs:
         cls.mount_more()
         cls.server = KernelServer(cls.image.path, options=cls.options).start()
         cls.addClassCleanup(cls.server.done)
-        cls.driver = Driver(LAB, name=cls.__name__).start()
+        cls.driver = Driver(LAB, name=cls.__name__, workers=FEW_IN_GUEST).start()
         cls.addClassCleanup(cls.driver.stop)
 
     @classmethod
@@ -326,7 +326,7 @@ class Below(Base):
         cls.addClassCleanup(cls.image.unmount)
         cls.server = KernelServer(root, options=Xattrs.options).start()
         cls.addClassCleanup(cls.server.done)
-        cls.driver = Driver(LAB, name=cls.__name__).start()
+        cls.driver = Driver(LAB, name=cls.__name__, workers=FEW_IN_GUEST).start()
         cls.addClassCleanup(cls.driver.stop)
 
     def path(self, *parts):

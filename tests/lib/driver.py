@@ -12,6 +12,10 @@ import grpc
 from csi_client import Client
 from servers import Failure, wait_for
 
+# For tests that start many drivers: each starts all of its threads at its first call, which takes a
+# third of a second in a guest.
+FEW_IN_GUEST = 8 if os.environ.get("LAB_KIND") == "uml" else None
+
 
 def binary():
     path = os.environ.get("CSI_NFS")
@@ -22,10 +26,12 @@ def binary():
 
 class Driver:
     """A csi-nfs process, with its socket and log in home. cgroup: a folder of cgroup2 to run in;
-    program: another driver."""
+    program: another driver; workers: how many calls run at once, or None for as many as
+    in real life."""
 
-    def __init__(self, home, *options, name="csi", cgroup=None, program=None):
+    def __init__(self, home, *options, name="csi", cgroup=None, program=None, workers=None):
         self.program = program
+        self.workers = workers
         self.socket = os.path.join(home, name + ".sock")
         self.endpoint = "unix://" + self.socket
         self.log = os.path.join(home, name + ".log")
@@ -39,6 +45,8 @@ class Driver:
         """Start it and wait until Probe answers."""
         environment = {k: v for k, v in os.environ.items()
                        if k not in ("CSI_ENDPOINT", "NODE_ID", "NFS_SERVER", "NFS_SHARE")}
+        if self.workers is not None:
+            environment["UV_THREADPOOL_SIZE"] = str(self.workers)
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 [self.program or binary(), "--endpoint", self.endpoint, *self.options],

@@ -15,7 +15,7 @@ import grpc
 import odd_server
 from cases import CODE, DISK, GIB, LAB, SERVER, STATE
 from csi_client import capability
-from driver import Driver
+from driver import FEW_IN_GUEST, Driver
 from servers import Failure, wait_for
 
 DATA = random.Random(14).randbytes(300000)
@@ -46,7 +46,8 @@ class World:
     def setUpClass(cls):
         cls.server = cls.start_server()
         try:
-            cls.driver = Driver(LAB, *cls.options, name=cls.__name__).start()
+            cls.driver = Driver(LAB, *cls.options, name=cls.__name__,
+                                workers=FEW_IN_GUEST).start()
         except Failure:
             cls.stop_server()
             raise
