@@ -116,6 +116,11 @@ class Mounts:
             if os.path.isdir(place):
                 os.rmdir(place)
 
+    def scene(self):
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as f:
+            nfs = [line.rstrip("\n") for line in f if " - nfs" in line]
+        return "\n".join(["-- mounts"] + nfs + ["-- the driver's log", self.driver.tail(60)])
+
     @property
     def client(self):
         return self.driver.client
@@ -221,7 +226,7 @@ class Mounts:
             return answers[-1] != CODE.UNAVAILABLE
 
         self.assertTrue(servers.wait_for(is_told, 60, 1), answers)
-        self.assertEqual(answers[-1], CODE.ALREADY_EXISTS)
+        self.assertEqual(answers[-1], CODE.ALREADY_EXISTS, answers)
 
 
 class Node(Mounts, unittest.TestCase):
