@@ -330,7 +330,7 @@ class Ended(Through, Base):
         source = self.create("deep")
         os.makedirs(os.path.join(self.path("deep"), *["d"] * DEPTH))
         self.proxy.begin([Rule("READDIR", 1, "delay-reply", 1, 1000)])
-        copy = self.clone("copy", source.volume_id)
+        copy = self.clone("copy", source.volume_id, timeout=300)
         self.assertLess(self.proxy.counts["MKDIR"], 2 * DEPTH)
         self.proxy.end()
         for volume_id in (copy.volume_id, source.volume_id):
