@@ -114,12 +114,8 @@ static int directory_is_moving(const struct new_volume *nv, struct error *err)
 			 "another controller is working on directory '%s'; try again", nv->dir);
 }
 
-/*
- * Check that a finished volume still has its directory. ABORTED if a missing one may come back
- * (rule 6). If an interrupted deletion or somebody has removed it, remove the record, so that the
- * next attempt makes the contents again.
- */
-static int new_volume_check_finished(const struct new_volume *nv, struct error *err)
+/* Whether the directory is gone: 1, 0 or a negative errno. ABORTED if it may come back (rule 6). */
+static int directory_is_gone_for_good(const struct new_volume *nv, struct error *err)
 {
 	int r = directory_is_gone(nv->c, nv->dir, err);
 
@@ -128,8 +124,18 @@ static int new_volume_check_finished(const struct new_volume *nv, struct error *
 	r = directory_may_come_back(nv->c, nv->dir, err);
 	if (r > 0)
 		return directory_is_moving(nv, err);
-	if (r == 0)
-		r = directory_is_gone(nv->c, nv->dir, err);
+	/* It may have come back before the look into the trash. */
+	return r == 0 ? directory_is_gone(nv->c, nv->dir, err) : r;
+}
+
+/*
+ * Check that a finished volume still has its directory. If an interrupted deletion or somebody has
+ * removed it, remove the record, so that the next attempt makes the contents again.
+ */
+static int new_volume_check_finished(const struct new_volume *nv, struct error *err)
+{
+	int r = directory_is_gone_for_good(nv, err);
+
 	if (r <= 0)
 		return r;
 	r = record_remove(nv->c, nv->folder, nv->key, nv->rec, err);
@@ -141,7 +147,7 @@ static int new_volume_check_finished(const struct new_volume *nv, struct error *
 
 /*
  * Check existingDirectory=require. The contents replace the directory, which need not exist any
- * longer once they are built. ABORTED if a missing one may come back (rule 6).
+ * longer once they are built.
  */
 static int check_required(const struct new_volume *nv, const struct volume *v, struct error *err)
 {
@@ -149,12 +155,9 @@ static int check_required(const struct new_volume *nv, const struct volume *v, s
 
 	if (v->existing != EXISTING_REQUIRE || v->staging.built != NULL)
 		return 0;
-	r = directory_is_gone(nv->c, nv->dir, err);
+	r = directory_is_gone_for_good(nv, err);
 	if (r <= 0)
 		return r;
-	r = directory_may_come_back(nv->c, nv->dir, err);
-	if (r != 0)
-		return r < 0 ? r : directory_is_moving(nv, err);
 	return error_set(err, ERROR_FAILED_PRECONDITION,
 			 "directory '%s' on %s:%s does not exist, and existingDirectory is 'require'",
 			 nv->dir, nv->c->export.server, nv->c->export.share);

@@ -216,6 +216,39 @@ START_TEST(test_required_moved)
 }
 END_TEST
 
+/* Put it back when the creation, which has not found it, looks into the trash. */
+static void put_back_at_listing(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	bool *done = data;
+	struct nfs_handle trash;
+	struct nfs_attr attr;
+
+	if (*done || op->type != NFS_OP_READDIR ||
+	    !fake_nfs_get(f, ".csi-nfs/trash", &trash, &attr) ||
+	    !nfs_handle_is_equal(op->dir, &trash))
+		return;
+	*done = true;
+	fake_nfs_remove(f, ".csi-nfs/trash/pvc-1.1.2.h3");
+	fake_nfs_put(f, "pvc-1", NFS_TYPE_DIRECTORY, NULL);
+}
+
+START_TEST(test_required_back)
+{
+	struct fake_nfs *f = prepared();
+	struct error err = { .code = ERROR_OK };
+	bool done = false;
+	int r;
+
+	fake_nfs_put(f, ".csi-nfs/trash/pvc-1.1.2.h3", NFS_TYPE_DIRECTORY, NULL);
+	fake_nfs_watch(f, put_back_at_listing, &done);
+	r = create_required(f, &err);
+	ck_assert_msg(r == 0, "%s", err.msg);
+	check_that("back", "it happened", done);
+	check_volume("back", f, "pvc-1");
+	fake_nfs_free(f);
+}
+END_TEST
+
 static void move_once(struct fake_nfs *f, const struct nfs_op *op, void *data)
 {
 	bool *done = data;
@@ -551,6 +584,6 @@ END_TEST
 
 CHECK_MAIN("build",
 	   .tests = { test_create, test_in_the_way, test_moved, test_required_moved,
-		      test_moved_meanwhile, test_discarded_meanwhile, test_closed,
-		      test_another_version },
+		      test_required_back, test_moved_meanwhile, test_discarded_meanwhile,
+		      test_closed, test_another_version },
 	   .loops = { { test_failures, ARRAY_SIZE(ways) } })
