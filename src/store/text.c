@@ -23,6 +23,9 @@
 #define UNFINISHED_LOOKS 6
 #define UNFINISHED_PAUSE_MS 20U /* before the second look; doubles each time */
 
+/* Begins the names of unfinished files in the trash. No directory's do: see path_key(). */
+#define UNFINISHED_KEY "%unfinished"
+
 /* -------- files -------- */
 
 static void format_checksum(char ret[CHECKSUM_BYTES + 1], const char *text, size_t len)
@@ -115,7 +118,7 @@ static int remove_unfinished(struct nfs_client *c, const struct nfs_handle *dir,
 	r = store_folder(c, STORE_TRASH, true, &trash, &ignored);
 	if (r < 0)
 		return r;
-	store_trash_name_unchecked(trashed, &c->export, "unfinished");
+	store_trash_name_unchecked(trashed, &c->export, UNFINISHED_KEY);
 	r = nfs_rename(c, dir, name, trash, trashed);
 	if (r < 0)
 		return r;

@@ -910,7 +910,7 @@ static bool may_be_in_trash(struct world *w)
 		struct nfs_handle handle;
 		struct nfs_attr attr;
 
-		if (str_has_prefix(line, ".csi-nfs/trash/unfinished.") &&
+		if (str_has_prefix(line, ".csi-nfs/trash/%unfinished.") &&
 		    fake_nfs_get(w->f, line, &handle, &attr) && attr.size > 0)
 			w->trashed = true;
 	}
@@ -1513,7 +1513,7 @@ static void watch(struct fake_nfs *f, const struct nfs_op *op, void *data)
 	}
 	/* A record of that name is not the directory, nor is a tombstone or an unfinished file. */
 	if (op->type == NFS_OP_RENAME && str_eq(op->name, replica->w->s->stays) &&
-	    strchr(op->to_name, '~') == NULL && !str_has_prefix(op->to_name, "unfinished."))
+	    strchr(op->to_name, '~') == NULL && !str_has_prefix(op->to_name, "%unfinished."))
 		fake_nfs_fail(f, &(struct fake_failure){ .nth = 1, .error = -EXDEV });
 	if ((replica->number == 0 || replica->w->s->both_full) && replica->w->n_files == 0 &&
 	    op->type == NFS_OP_MKDIR && str_eq(op->name, replica->w->s->full))

@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "fake/nfs.h"
 #include "nfs/calls.h"
+#include "store/directory_change.h"
 #include "store/holder.h"
 #include "store/text.h"
 #include "check_util.h"
@@ -349,7 +350,45 @@ START_TEST(test_late_writer)
 }
 END_TEST
 
+/* In the trash, where it is looked at again, a text is not the directory of a volume. */
+START_TEST(test_in_trash)
+{
+	unsigned int n, found = 0;
+
+	store_holder_set_patience(0);
+	for (n = 1; n <= 12; n++) {
+		const struct fake_failure failure = { .nth = n,
+						      .error = -ECONNABORTED,
+						      .all = true };
+		cleanup_free char *before = NULL, *after = NULL;
+		char row[32], text[NFS_LINK_MAX + 1];
+		struct error err = { .code = ERROR_OK };
+		struct nfs_client *c, *next;
+		struct fake_nfs *f = with_cut_file(3, false, &c);
+		bool trashed = false;
+
+		(void)snprintf(row, sizeof(row), "killed at operation %u", n);
+		fake_nfs_fail(f, &failure);
+		(void)store_text_read(c, &c->root, "k", text);
+		fake_nfs_fail(f, NULL);
+		next = fake_nfs_connect(f);
+		before = fake_nfs_list(f, NULL);
+		found += strstr(before, "unfinished.") != NULL;
+		check_int(row, "is a directory's",
+			  directory_may_come_back(next, "unfinished", &err), 0);
+		check_int(row, "release",
+			  directory_trash_release_all(next, "unfinished", &trashed, &err), 0);
+		after = fake_nfs_list(f, NULL);
+		check_str(row, "what is there", after, before);
+		nfs_client_free(c);
+		nfs_client_free(next);
+		fake_nfs_free(f);
+	}
+	check_that("in the trash", "there was one", found > 0);
+}
+END_TEST
+
 CHECK_MAIN("text",
 	   .tests = { test_kind, test_file, test_links_stay, test_refused, test_refused_once,
-		      test_full, test_foreign, test_two_removers, test_late_writer },
+		      test_full, test_foreign, test_two_removers, test_late_writer, test_in_trash },
 	   .loops = { { test_cut_short, 2 }, { test_killed, 2 } })
