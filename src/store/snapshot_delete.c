@@ -15,9 +15,26 @@
 #include "store/tombstone.h"
 #include "store/volume_record.h"
 
+/* Whether there is an archive for the tombstone's record by now: 1, 0 or a negative errno. */
+static int has_archive_now(struct nfs_client *c, const struct tombstone *t, struct error *err)
+{
+	cleanup_volume_id struct volume_id id = { .server = NULL };
+	const char *text = snapshot_info_of(&t->record).id;
+	struct snapshot_contents contents;
+	int r;
+
+	if (text == NULL || volume_id_parse(&id, text) < 0)
+		return 0;
+	r = snapshot_find_contents(c, &id, &t->record, &contents, err);
+	if (r == 0)
+		r = tombstone_is_new(t) ? snapshot_is_alone(c, t->dir, id.on_delete, err) : 1;
+	return r == -ENOENT ? 0 : r;
+}
+
 /*
  * Release what an interrupted deletion has moved to the trash of a snapshot of csi-driver-nfs, with
- * or without a record. For one that csi-nfs has built, tombstone_is_in_place() does that.
+ * or without a record. For one that csi-nfs has built, tombstone_is_in_place() does that. Return 1
+ * if a paused deletion has put the archive back before that, else 0 or a negative errno.
  */
 static int release_foreign(struct nfs_client *c, const struct tombstone *t,
 			   const struct owner_question *q, bool *ret_trashed, struct error *err)
@@ -31,7 +48,8 @@ static int release_foreign(struct nfs_client *c, const struct tombstone *t,
 	r = owner_find(c, t->dir, q, &owner, err);
 	if (r != 0)
 		return r < 0 ? r : 0;
-	return directory_trash_release_all(c, t->dir, ret_trashed, err);
+	r = directory_trash_release_all(c, t->dir, ret_trashed, err);
+	return r < 0 ? r : has_archive_now(c, t, err);
 }
 
 /*
@@ -102,8 +120,8 @@ static int remove_snapshot_directory(struct nfs_client *c, struct tombstone *t, 
 	if (!has_contents) {
 		r = tombstone_is_in_place(c, t, ret_trashed, err);
 		if (r == 0)
-			return release_foreign(c, t, &q, ret_trashed, err);
-		if (r < 0)
+			r = release_foreign(c, t, &q, ret_trashed, err);
+		if (r <= 0)
 			return r;
 	}
 	r = owner_find(c, t->dir, &q, &owner, err);

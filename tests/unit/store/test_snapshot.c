@@ -523,6 +523,8 @@ START_TEST(test_deletion_given_up)
 }
 END_TEST
 
+#define MOVED ".csi-nfs/trash/snap.1.2.h3"
+
 struct taken_over {
 	unsigned int at; /* operations between the tombstone and the move */
 	unsigned int operations;
@@ -536,7 +538,7 @@ static void move_after_tombstone(struct fake_nfs *f, const struct nfs_op *op, vo
 	if (t->is_set && ++t->operations == t->at &&
 	    fake_nfs_type(f, ARCHIVE) != NFS_TYPE_UNKNOWN) {
 		fake_nfs_remove(f, "snap");
-		fake_nfs_put(f, ".csi-nfs/trash/snap.1.2.h3/" FILE_NAME, NFS_TYPE_FILE, NULL);
+		fake_nfs_put(f, MOVED "/" FILE_NAME, NFS_TYPE_FILE, NULL);
 	}
 	t->is_set = t->is_set || (op->type == NFS_OP_SYMLINK && strstr(op->name, "~s~") != NULL);
 }
@@ -564,6 +566,42 @@ START_TEST(test_moved_by_another)
 		fake_nfs_free(f);
 	} while (t.operations >= t.at);
 	check_that("moved", "there were operations", t.at > 5);
+}
+END_TEST
+
+static void put_back_after_burial(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	bool *is_buried = data;
+
+	if (*is_buried && fake_nfs_type(f, MOVED) != NFS_TYPE_UNKNOWN) {
+		fake_nfs_remove(f, MOVED);
+		fake_nfs_write(f, ARCHIVE, 0, "\0whole", 6);
+	}
+	*is_buried =
+		*is_buried || (op->type == NFS_OP_RENAME && strstr(op->to_name, "~s~") != NULL);
+}
+
+/*
+ * Another replica had moved the archive when the deletion looked for it, and puts it back, since
+ * the deletion that it had taken over has been given up.
+ */
+START_TEST(test_put_back)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+	bool is_buried = false;
+
+	fake_nfs_write(f, ARCHIVE, 0, "\0whole", 6);
+	check_int("adopt", "result", create(f, 11, &err), 0);
+	fake_nfs_remove(f, "snap");
+	fake_nfs_put(f, MOVED "/" FILE_NAME, NFS_TYPE_FILE, NULL);
+	fake_nfs_watch(f, put_back_after_burial, &is_buried);
+	ck_assert_msg(delete (f, &err) == 0, "%s", err.msg);
+	check_that("delete", "it happened", fake_nfs_type(f, MOVED) == NFS_TYPE_UNKNOWN);
+	check_int("delete", "archive", fake_nfs_type(f, ARCHIVE), NFS_TYPE_UNKNOWN);
+	check_int("delete", "record", fake_nfs_type(f, RECORD), NFS_TYPE_UNKNOWN);
+	check_that("delete", "is purged", !has_unchecked(f));
+	fake_nfs_free(f);
 }
 END_TEST
 
@@ -943,7 +981,7 @@ CHECK_MAIN("snapshot",
 	   .tests = { test_cut, test_archive_gone, test_damaged, test_recorded_file,
 		      test_recorded_tree, test_foreign_tree, test_foreign_archive, test_part,
 		      test_deleted_beside_a_restore, test_tombstone_of_a_backup, test_record_gone,
-		      test_deletion_given_up, test_moved_by_another },
+		      test_deletion_given_up, test_moved_by_another, test_put_back },
 	   .loops = { { test_killed, 2 },
 		      { test_killed_deletion, 8 },
 		      { test_killed_tree, 4 },
