@@ -94,10 +94,13 @@ static int make_directory(struct new_volume *nv, enum volume_existing existing, 
 		return 0;
 	/*
 	 * Rule 7: check_others() overlooks a volume whose record has just become a tombstone, and
-	 * its deletion would leave the directory, with the data, to a claim that is decided.
+	 * its deletion would leave the directory, with the data, to a claim that is decided. If the
+	 * deletion was given up since, the record is back.
 	 */
 	if (nv->exclusive && !made) {
 		r = busy_check_not_deleted(nv->c, nv->dir, err);
+		if (r == 0)
+			r = check_others(nv, err);
 		if (r < 0)
 			return r;
 	}

@@ -1859,7 +1859,7 @@ static int64_t recorded_size(struct fake_nfs *f, const struct sample *v)
 struct burial {
 	const char *record, *tombstone;
 	char text[NFS_LINK_MAX + 1]; /* of the record */
-	bool has_listed, is_done;
+	bool has_listed, is_done, is_back;
 };
 
 /* The creation has looked for tombstones when another replica sets one. */
@@ -1911,6 +1911,43 @@ START_TEST(test_claimed_during_deletion)
 		check_error("then", &err, ERROR_ABORTED, NULL);
 	check_that("then", "create", tries < 3);
 	check_int("then", "their file", fake_nfs_type(f, "a/b/theirs"), NFS_TYPE_UNKNOWN);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* It gives up once the creation has looked for other volumes, and puts the record back. */
+static void bury_and_give_up(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct burial *b = data;
+
+	if (b->is_done && !b->is_back && op->type == NFS_OP_LOOKUP && str_eq(op->name, "b")) {
+		fake_nfs_remove(f, b->tombstone);
+		fake_nfs_put(f, b->record, NFS_TYPE_SYMLINK, b->text);
+		b->is_back = true;
+	}
+	bury_after_listing(f, op, data);
+}
+
+/* It does not get the directory of that volume either if the deletion is given up. */
+START_TEST(test_claimed_during_vain_deletion)
+{
+	static const struct sample other = {
+		.key = "pvc-2", .dir = "a/b", .on_delete = "delete", .mode = "0000", .size = "10"
+	};
+	char name[NFS_NAME_MAX + 1], tombstone[NFS_NAME_MAX + 20];
+	struct burial burial = { .record = ".csi-nfs/volumes/pvc-2", .tombstone = tombstone };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	check_int("another one", "create", create(f, &other, 0, &err), 0);
+	name_tombstone(f, &other, name);
+	(void)snprintf(tombstone, sizeof(tombstone), ".csi-nfs/busy/%s", name);
+	read_for_burial(f, &other, &burial);
+	fake_nfs_watch(f, bury_and_give_up, &burial);
+	check_that("meanwhile", "create fails", create(f, &claimed, 0, &err) < 0);
+	check_error("meanwhile", &err, ERROR_FAILED_PRECONDITION, "overlaps");
+	check_that("meanwhile", "it happened", burial.is_back);
+	check_int("meanwhile", "record", fake_nfs_type(f, CLAIMED_RECORD), NFS_TYPE_UNKNOWN);
 	fake_nfs_free(f);
 }
 END_TEST
@@ -2322,6 +2359,7 @@ CHECK_MAIN("volume",
 		   test_away_for_a_moment,
 		   test_record_gone,
 		   test_claimed_during_deletion,
+		   test_claimed_during_vain_deletion,
 		   test_bad_record,
 		   test_cut_record,
 		   test_crash_delete_foreign,
