@@ -97,6 +97,12 @@ int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t,
 				tombstone_users_fn users, bool *ret_trashed, struct error *err);
 
 /*
+ * ABORTED if the directory, which was not found, may come back: a paused deletion of an earlier
+ * volume has moved it for a moment (rule 6). Else 0 or a negative errno.
+ */
+int tombstone_check_not_moved(struct nfs_client *c, const struct tombstone *t, struct error *err);
+
+/*
  * Check that the tombstone is still there: 0, or ABORTED if another replica has finished the
  * deletion.
  */

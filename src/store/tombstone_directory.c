@@ -94,6 +94,21 @@ static int find_directory_to_remove(struct nfs_client *c, const struct tombstone
 	return r < 0 ? r : tombstone_find_directory(c, t, place, ret, err);
 }
 
+int tombstone_check_not_moved(struct nfs_client *c, const struct tombstone *t, struct error *err)
+{
+	int r = directory_may_come_back(c, t->dir, err);
+
+	if (r == 0) {
+		r = directory_is_gone(c, t->dir, err);
+		if (r != 0)
+			return r < 0 ? r : 0;
+	} else if (r < 0) {
+		return r;
+	}
+	return error_set(err, ERROR_ABORTED,
+			 "another controller is working on directory '%s'; try again", t->dir);
+}
+
 /*
  * Rule 5: make an empty directory again for its user, and remove it if the user has been deleted in
  * the meantime. Return 1 if it stays, else 0 or a negative errno.
@@ -298,6 +313,22 @@ static int take_out_of_archive(struct nfs_client *c, const struct tombstone *t,
 	return r < 0 ? r : 1;
 }
 
+/* Without a record, an earlier call may have archived it. */
+static int check_nothing_archived(struct nfs_client *c, const struct tombstone *t,
+				  struct error *err)
+{
+	if (t->record.n == 0 || tombstone_is_new(t))
+		return 0;
+	return tombstone_check_not_moved(c, t, err);
+}
+
+static int archive_nothing(struct nfs_client *c, const struct tombstone *t, struct error *err)
+{
+	int r = check_nothing_archived(c, t, err);
+
+	return r < 0 ? r : sweep_notes(c, t, err);
+}
+
 int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t, bool replace,
 				tombstone_users_fn users, bool *ret_trashed, struct error *err)
 {
@@ -308,8 +339,10 @@ int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t,
 
 	r = tombstone_find_directory(c, t, &place, &known, err);
 	if (r < 0)
-		return r == -ENOENT ? sweep_notes(c, t, err) : r;
+		return r == -ENOENT ? archive_nothing(c, t, err) : r;
 	r = directory_archive(c, t->dir, t->key, &known, replace, &archive, ret_trashed, err);
+	if (r == 0 && archive == NULL)
+		r = check_nothing_archived(c, t, err);
 	if (r != 0)
 		return r > 0 ? directory_was_replaced(c, t, err) : r;
 	r = t->no_room ? 1 : tombstone_is_set(c, t, err);

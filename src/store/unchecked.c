@@ -16,7 +16,7 @@
 static void log_put_back(const struct nfs_client *c, const char *path, const char *user)
 {
 	if (user == NULL)
-		log_warn("An archive that an interrupted deletion had replaced has been put back",
+		log_warn("An archive, or a retained directory, that an interrupted deletion had moved has been put back",
 			 LOG_STR("directory", path), LOG_STR("server", c->export.server),
 			 LOG_STR("share", c->export.share));
 	else
@@ -77,7 +77,7 @@ int unchecked_rename_back(struct nfs_client *c, const struct nfs_handle *trash, 
 
 int unchecked_put_back(struct nfs_client *c, const char *name, struct error *err)
 {
-	const struct owner_question q = { .scope = OWNER_ALL };
+	const struct owner_question q = { .scope = OWNER_ALL, .policies = true };
 	char path[RECORD_NAME_MAX + 1];
 	struct error why = { .code = ERROR_OK };
 	const struct nfs_handle *trash;
@@ -109,7 +109,9 @@ int unchecked_put_back(struct nfs_client *c, const char *name, struct error *err
 		r = unchecked_rename_back(c, trash, name, path, owner.key, err);
 		return r == 0 ? refuse_place(c, name, path, owner.key, err) : r;
 	}
-	if (r == 0 && directory_is_archive_name(path))
+	/* A note of the policy says that a deleted volume has left the directory there. */
+	if (r == 0 && (directory_is_archive_name(path) ||
+		       (owner.is_noted && owner.policy != ON_DELETE_DELETE)))
 		return unchecked_rename_back(c, trash, name, path, NULL, err);
 	if (r < 0 && err != NULL)
 		*err = why;

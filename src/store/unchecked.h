@@ -14,15 +14,16 @@
 
 /*
  * Put an unchecked entry (store_trash_name_is_unchecked()) back if a volume or snapshot uses the
- * directory, or if it is an archive and its place is free. Return 1 if the caller must leave the
- * entry alone: it is back, or a deletion of that path is under way and decides. Return 0 if the
- * directory has no user, or a negative errno with the error set if nobody can tell, or if its user
- * has another directory in its place by now.
+ * directory, or if it is an archive, or was left by a deleted volume that did not want it deleted,
+ * and its place is free. Return 1 if the caller must leave the entry alone: it is back, or a
+ * deletion of that path is under way and decides. Return 0 if the directory has no user, or a
+ * negative errno with the error set if nobody can tell, or if its user has another directory in its
+ * place by now.
  */
 int unchecked_put_back(struct nfs_client *c, const char *name, struct error *err);
 
 /*
- * Rename an entry of the trash to path, for its user, or NULL for an archive. Return 1 if it is not
+ * Rename an entry of the trash to path, for its user, or NULL for none. Return 1 if it is not
  * in the trash any more, 0 if there is another directory at path by now, or a negative errno.
  */
 int unchecked_rename_back(struct nfs_client *c, const struct nfs_handle *trash, const char *name,

@@ -77,7 +77,9 @@ int volume_note_retained(struct nfs_client *c, const struct tombstone *t, const 
 	if (!must && strcmp(t->key, t->dir) == 0)
 		return note_policy_if_shared(c, t, rec, ON_DELETE_RETAIN, err);
 	r = directory_find(c, t->dir, &place, &handle, &attr, &why);
-	if (r == -ENOENT || (r < 0 && why.code == ERROR_FAILED_PRECONDITION))
+	if (r == -ENOENT)
+		return tombstone_check_not_moved(c, t, err);
+	if (r < 0 && why.code == ERROR_FAILED_PRECONDITION)
 		return 0; /* there is nothing to keep */
 	if (r == 0)
 		r = users_add_policy(c, t->dir, ON_DELETE_RETAIN, &why);

@@ -1952,6 +1952,60 @@ START_TEST(test_claimed_during_vain_deletion)
 }
 END_TEST
 
+#define MOVED ".csi-nfs/trash/a%2Fb.1.2.h3"
+
+static void move_at_archiving(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	bool *is_moved = data;
+
+	if (*is_moved || op->type != NFS_OP_RENAME || !str_eq(op->name, "b"))
+		return;
+	*is_moved = true;
+	fake_nfs_remove(f, "a/b");
+	fake_nfs_put(f, MOVED "/data", NFS_TYPE_FILE, NULL);
+}
+
+/*
+ * A paused deletion of an earlier volume has moved the directory that is to be kept. Once it is
+ * back, it is kept.
+ */
+START_TEST(test_kept_while_moved)
+{
+	static const struct {
+		const char *row, *policy, *kept;
+		bool late; /* it is moved when it is archived */
+	} rows[] = {
+		{ "retain", "retain", "a/b/data", false },
+		{ "archive", "archive", "archived-a/b/data", false },
+		{ "archive, late", "archive", "archived-a/b/data", true },
+	};
+	const char *row = rows[_i].row;
+	const struct sample v = { "pvc-1", "a/b", rows[_i].policy, "0000", "10", 0, NULL, NULL };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+	bool is_moved = false;
+
+	check_int(row, "create", create(f, &v, 0, &err), 0);
+	fake_nfs_put(f, "a/b/data", NFS_TYPE_FILE, NULL);
+	if (rows[_i].late) {
+		fake_nfs_watch(f, move_at_archiving, &is_moved);
+	} else {
+		fake_nfs_remove(f, "a/b");
+		fake_nfs_put(f, MOVED "/data", NFS_TYPE_FILE, NULL);
+	}
+	check_that(row, "delete fails", delete (f, &v, &err) < 0);
+	check_error(row, &err, ERROR_ABORTED, "another controller");
+	check_int(row, "record", fake_nfs_type(f, ".csi-nfs/volumes/pvc-1"), NFS_TYPE_SYMLINK);
+	check_int(row, "in the trash", fake_nfs_type(f, MOVED "/data"), NFS_TYPE_FILE);
+	fake_nfs_watch(f, NULL, NULL);
+	fake_nfs_remove(f, MOVED);
+	fake_nfs_put(f, "a/b/data", NFS_TYPE_FILE, NULL);
+	check_int(row, "delete", delete (f, &v, &err), 0);
+	check_int(row, "kept", fake_nfs_type(f, rows[_i].kept), NFS_TYPE_FILE);
+	fake_nfs_free(f);
+}
+END_TEST
+
 /*
  * A hung server performs the RENAME of a deletion after the volume was deleted by a repeated call,
  * and made again with the same id. Whoever meets that tombstone puts the new record back.
@@ -2334,7 +2388,8 @@ START_TEST(test_undone_while_another_makes_it)
 END_TEST
 
 CHECK_MAIN("volume",
-	   .loops = { { test_crash, ARRAY_SIZE(interruptions) },
+	   .loops = { { test_kept_while_moved, 3 },
+		      { test_crash, ARRAY_SIZE(interruptions) },
 		      { test_refused, ARRAY_SIZE(refusals) } },
 	   .tests = {
 		   test_life,
