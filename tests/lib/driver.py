@@ -27,7 +27,7 @@ def binary():
 class Driver:
     """A csi-nfs process, with its socket and log in home. cgroup: a folder of cgroup2 to run in;
     program: another driver; workers: how many calls run at once, or None for as many as
-    in real life."""
+    it takes by itself."""
 
     def __init__(self, home, *options, name="csi", cgroup=None, program=None, workers=None):
         self.program = program

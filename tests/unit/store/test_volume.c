@@ -806,6 +806,11 @@ END_TEST
 
 #define CLAIMED_RECORD ".csi-nfs/volumes/pvc-1"
 
+/* It has the directory that the claim is about. */
+static const struct sample overlapping = {
+	.key = "pvc-2", .dir = "a/b", .on_delete = "delete", .mode = "0000", .size = "10"
+};
+
 /* Another replica takes the record away, as store/text.c does, and may put it back later. */
 static void take_record_away(struct fake_nfs *f, const struct nfs_op *op, void *data)
 {
@@ -817,13 +822,10 @@ static void take_record_away(struct fake_nfs *f, const struct nfs_op *op, void *
 /* A refused creation that cannot tell what becomes of its record is to be repeated. */
 START_TEST(test_record_gone)
 {
-	static const struct sample other = {
-		.key = "pvc-2", .dir = "a/b", .on_delete = "delete", .mode = "0000", .size = "10"
-	};
 	struct fake_nfs *f = fake_nfs_new();
 	struct error err = { .code = ERROR_OK };
 
-	check_int("another one", "create", create(f, &other, 0, &err), 0);
+	check_int("another one", "create", create(f, &overlapping, 0, &err), 0);
 	fake_nfs_watch(f, take_record_away, NULL);
 	check_that("while it is away", "fails", create(f, &claimed, 0, &err) < 0);
 	check_error("while it is away", &err, ERROR_ABORTED, "overlaps");
@@ -1857,7 +1859,7 @@ static int64_t recorded_size(struct fake_nfs *f, const struct sample *v)
 }
 
 struct burial {
-	const char *record, *tombstone;
+	char record[NFS_NAME_MAX + 20], tombstone[NFS_NAME_MAX + 20]; /* paths */
 	char text[NFS_LINK_MAX + 1]; /* of the record */
 	bool has_listed, is_done, is_back;
 };
@@ -1875,38 +1877,38 @@ static void bury_after_listing(struct fake_nfs *f, const struct nfs_op *op, void
 	b->has_listed = b->has_listed || op->type == NFS_OP_READDIR;
 }
 
-static void read_for_burial(struct fake_nfs *f, const struct sample *v, struct burial *ret)
+static struct burial burial_of(struct fake_nfs *f, const struct sample *v)
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	const struct nfs_handle *records;
+	char name[NFS_NAME_MAX + 1];
+	struct burial b = { .is_done = false };
 
 	ck_assert(store_folder(c, STORE_VOLUMES, false, &records, NULL) == 0);
-	ck_assert(nfs_readlink(c, records, v->key, ret->text) == 0);
+	ck_assert(nfs_readlink(c, records, v->key, b.text) == 0);
+	name_tombstone(f, v, name);
+	(void)snprintf(b.record, sizeof(b.record), ".csi-nfs/volumes/%s", v->key);
+	(void)snprintf(b.tombstone, sizeof(b.tombstone), ".csi-nfs/busy/%s", name);
+	return b;
 }
 
 /* A volume with an exclusive claim does not get the data of one whose deletion has just begun. */
 START_TEST(test_claimed_during_deletion)
 {
-	static const struct sample other = {
-		.key = "pvc-2", .dir = "a/b", .on_delete = "delete", .mode = "0000", .size = "10"
-	};
-	char name[NFS_NAME_MAX + 1], tombstone[NFS_NAME_MAX + 20];
-	struct burial burial = { .record = ".csi-nfs/volumes/pvc-2", .tombstone = tombstone };
+	struct burial burial;
 	struct fake_nfs *f = fake_nfs_new();
 	struct error err = { .code = ERROR_OK };
 	unsigned int tries = 0;
 
-	check_int("another one", "create", create(f, &other, 0, &err), 0);
+	check_int("another one", "create", create(f, &overlapping, 0, &err), 0);
 	fake_nfs_put(f, "a/b/theirs", NFS_TYPE_FILE, NULL);
-	name_tombstone(f, &other, name);
-	(void)snprintf(tombstone, sizeof(tombstone), ".csi-nfs/busy/%s", name);
-	read_for_burial(f, &other, &burial);
+	burial = burial_of(f, &overlapping);
 	fake_nfs_watch(f, bury_after_listing, &burial);
 	check_that("meanwhile", "create fails", create(f, &claimed, 0, &err) < 0);
 	check_error("meanwhile", &err, ERROR_ABORTED, "deletion");
 	check_that("meanwhile", "it happened", burial.is_done);
 	fake_nfs_watch(f, NULL, NULL);
-	check_int("another one", "delete", delete (f, &other, &err), 0);
+	check_int("another one", "delete", delete (f, &overlapping, &err), 0);
 	while (create(f, &claimed, 0, &err) < 0 && ++tries < 3)
 		check_error("then", &err, ERROR_ABORTED, NULL);
 	check_that("then", "create", tries < 3);
@@ -1931,18 +1933,12 @@ static void bury_and_give_up(struct fake_nfs *f, const struct nfs_op *op, void *
 /* It does not get the directory of that volume either if the deletion is given up. */
 START_TEST(test_claimed_during_vain_deletion)
 {
-	static const struct sample other = {
-		.key = "pvc-2", .dir = "a/b", .on_delete = "delete", .mode = "0000", .size = "10"
-	};
-	char name[NFS_NAME_MAX + 1], tombstone[NFS_NAME_MAX + 20];
-	struct burial burial = { .record = ".csi-nfs/volumes/pvc-2", .tombstone = tombstone };
+	struct burial burial;
 	struct fake_nfs *f = fake_nfs_new();
 	struct error err = { .code = ERROR_OK };
 
-	check_int("another one", "create", create(f, &other, 0, &err), 0);
-	name_tombstone(f, &other, name);
-	(void)snprintf(tombstone, sizeof(tombstone), ".csi-nfs/busy/%s", name);
-	read_for_burial(f, &other, &burial);
+	check_int("another one", "create", create(f, &overlapping, 0, &err), 0);
+	burial = burial_of(f, &overlapping);
 	fake_nfs_watch(f, bury_and_give_up, &burial);
 	check_that("meanwhile", "create fails", create(f, &claimed, 0, &err) < 0);
 	check_error("meanwhile", &err, ERROR_FAILED_PRECONDITION, "overlaps");
