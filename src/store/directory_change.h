@@ -155,6 +155,15 @@ bool directory_trash_path(const char *name, char path[RECORD_NAME_MAX + 1]);
  */
 int directory_may_come_back(struct nfs_client *c, const char *path, struct error *err);
 
+/* Answer ABORTED: another replica may move the directory at path, or has just moved it (rule 6). */
+int directory_is_moving(const char *path, struct error *err);
+
+/*
+ * Whether a directory that was not found stays away: 1, 0 if it is back by now, or a negative
+ * errno. ABORTED if it may come back.
+ */
+int directory_stays_gone(struct nfs_client *c, const char *path, struct error *err);
+
 /*
  * Release all directories that were at path for purging, so that none comes back. Those of another
  * identity stay as they are if the export does not let this one rename them. *ret_trashed is set

@@ -272,6 +272,22 @@ int directory_may_come_back(struct nfs_client *c, const char *path, struct error
 	return r;
 }
 
+int directory_is_moving(const char *path, struct error *err)
+{
+	return error_set(err, ERROR_ABORTED,
+			 "another controller is working on directory '%s'; try again", path);
+}
+
+int directory_stays_gone(struct nfs_client *c, const char *path, struct error *err)
+{
+	int r = directory_may_come_back(c, path, err);
+
+	if (r > 0)
+		return directory_is_moving(path, err);
+	/* It may have come back before the look into the trash. */
+	return r == 0 ? directory_is_gone(c, path, err) : r;
+}
+
 int directory_trash_release_all(struct nfs_client *c, const char *path, bool *ret_trashed,
 				struct error *err)
 {

@@ -111,24 +111,12 @@ static int make_directory(struct new_volume *nv, enum volume_existing existing, 
 	return r;
 }
 
-static int directory_is_moving(const struct new_volume *nv, struct error *err)
-{
-	return error_set(err, ERROR_ABORTED,
-			 "another controller is working on directory '%s'; try again", nv->dir);
-}
-
 /* Whether the directory is gone: 1, 0 or a negative errno. ABORTED if it may come back (rule 6). */
 static int directory_is_gone_for_good(const struct new_volume *nv, struct error *err)
 {
 	int r = directory_is_gone(nv->c, nv->dir, err);
 
-	if (r <= 0)
-		return r;
-	r = directory_may_come_back(nv->c, nv->dir, err);
-	if (r > 0)
-		return directory_is_moving(nv, err);
-	/* It may have come back before the look into the trash. */
-	return r == 0 ? directory_is_gone(nv->c, nv->dir, err) : r;
+	return r <= 0 ? r : directory_stays_gone(nv->c, nv->dir, err);
 }
 
 /*
@@ -211,7 +199,7 @@ static int set_up_existing(struct new_volume *nv, bool own, struct error *err)
 	/* One that was not there may be back by now. */
 	if (r < 0 && why.code == ERROR_FAILED_PRECONDITION &&
 	    (r == -ENOENT || directory_is_gone(nv->c, nv->dir, NULL) > 0))
-		return directory_is_moving(nv, err);
+		return directory_is_moving(nv->dir, err);
 	if (err != NULL)
 		*err = why;
 	return r;
@@ -300,7 +288,7 @@ int new_volume_make(struct new_volume *nv, struct error *err)
 		if (r > 0)
 			r = directory_may_come_back(nv->c, nv->dir, err);
 		if (r != 0)
-			return r < 0 ? r : directory_is_moving(nv, err);
+			return r < 0 ? r : directory_is_moving(nv->dir, err);
 	}
 	/* The volume has no claim to decide, and an earlier attempt may have made the directory. */
 	if (!volume_is_unfinished(&v) && !nv->created && existing != EXISTING_REQUIRE)

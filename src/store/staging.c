@@ -189,9 +189,7 @@ static int refuse_place(struct nfs_client *c, const struct staging *s, struct er
 	if (r < 0)
 		return r;
 	if (r > 0)
-		return error_set(err, ERROR_ABORTED,
-				 "another controller is working on directory '%s'; try again",
-				 s->path);
+		return directory_is_moving(s->path, err);
 	return error_set(err, ERROR_FAILED_PRECONDITION,
 			 "'%s' on %s:%s already exists, and %s: move it away", s->path,
 			 c->export.server, c->export.share, s->refusal);

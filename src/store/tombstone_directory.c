@@ -96,17 +96,11 @@ static int find_directory_to_remove(struct nfs_client *c, const struct tombstone
 
 int tombstone_check_not_moved(struct nfs_client *c, const struct tombstone *t, struct error *err)
 {
-	int r = directory_may_come_back(c, t->dir, err);
+	int r = directory_stays_gone(c, t->dir, err);
 
-	if (r == 0) {
-		r = directory_is_gone(c, t->dir, err);
-		if (r != 0)
-			return r < 0 ? r : 0;
-	} else if (r < 0) {
-		return r;
-	}
-	return error_set(err, ERROR_ABORTED,
-			 "another controller is working on directory '%s'; try again", t->dir);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	return directory_is_moving(t->dir, err);
 }
 
 /*
