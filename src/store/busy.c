@@ -318,14 +318,11 @@ int busy_check_unread(struct nfs_client *c, const char *dir, struct error *err)
 	return check_users(c, &notes, err);
 }
 
-static int refuse_tombstones(struct nfs_client *c, const char *name, enum busy_kind kind,
-			     void *data, struct error *err)
+static int refuse_tombstone(struct nfs_client *c, const char *name, enum busy_kind kind,
+			    const char *dir, struct error *err)
 {
-	const char *dir = data;
 	struct busy_name parsed;
 
-	if (kind != BUSY_VOLUME_GONE && kind != BUSY_SNAPSHOT_GONE)
-		return 0;
 	/* Without the tag, which would make each message another one. */
 	if (parse_name(name, &parsed) && busy_is_abandoned(c, name))
 		return error_set(err, ERROR_ABORTED,
@@ -337,9 +334,35 @@ static int refuse_tombstones(struct nfs_client *c, const char *name, enum busy_k
 			 c->export.server, c->export.share);
 }
 
+static int refuse_tombstones(struct nfs_client *c, const char *name, enum busy_kind kind,
+			     void *data, struct error *err)
+{
+	const char *dir = data;
+
+	if (kind != BUSY_VOLUME_GONE && kind != BUSY_SNAPSHOT_GONE)
+		return 0;
+	return refuse_tombstone(c, name, kind, dir, err);
+}
+
 int busy_check_not_deleted(struct nfs_client *c, const char *dir, struct error *err)
 {
 	return busy_each(c, dir, refuse_tombstones, (void *)(uintptr_t)dir, err);
+}
+
+static int refuse_recorded(struct nfs_client *c, const char *name, enum busy_kind kind, void *data,
+			   struct error *err)
+{
+	const char *dir = data;
+
+	/* One that never was a record has no identity in its name. */
+	if (kind != BUSY_VOLUME_GONE || busy_is_meant_for(name, 0))
+		return 0;
+	return refuse_tombstone(c, name, kind, dir, err);
+}
+
+int busy_check_recorded_not_deleted(struct nfs_client *c, const char *dir, struct error *err)
+{
+	return busy_each(c, dir, refuse_recorded, (void *)(uintptr_t)dir, err);
 }
 
 /* -------- notes of long calls -------- */

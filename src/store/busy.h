@@ -100,6 +100,9 @@ int busy_check_unread(struct nfs_client *c, const char *dir, struct error *err);
  */
 int busy_check_not_deleted(struct nfs_client *c, const char *dir, struct error *err);
 
+/* As busy_check_not_deleted(), but only for volumes that had a record. */
+int busy_check_recorded_not_deleted(struct nfs_client *c, const char *dir, struct error *err);
+
 /* -------- notes of long calls -------- */
 
 struct busy_note {
