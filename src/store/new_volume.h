@@ -23,6 +23,7 @@ struct new_volume {
 	bool exclusive; /* the directory must be this volume's alone; not decided yet */
 	bool made; /* the directory, by this call */
 	bool noted; /* before this call, others left notes about exactly this directory */
+	struct nfs_handle found; /* the empty directory that contents built elsewhere replace */
 };
 
 /* -------- new_volume_make.c -------- */

@@ -243,6 +243,7 @@ static int make_contents(struct new_volume *nv, const struct volume_filler *fill
 	r = check_required(nv, &v, err);
 	if (r == 0)
 		r = staging_make(nv->c, &staging, err);
+	nv->found = staging.found;
 	*filler->ret_trashed = *filler->ret_trashed || staging.trashed;
 	return r < 0 ? r : set_up_existing(nv, true, err);
 }

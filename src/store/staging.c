@@ -208,44 +208,39 @@ static int check_place_is_free(struct nfs_client *c, const struct staging *s, st
 	return r < 0 ? r : directory_check_file_system(c, s->path, err);
 }
 
-/* Remove an empty directory from the place, such as one that a StorageClass's subDir names. */
-static int clear_place(struct nfs_client *c, const struct staging *s, struct error *err)
+/*
+ * Check that nothing is in the place but an empty directory that may go, such as one that a
+ * StorageClass's subDir names. It stays until ours replaces it: if this attempt fails or is killed,
+ * the next one finds it, too.
+ */
+static int check_place_is_empty(struct nfs_client *c, struct staging *s, struct error *err)
 {
 	struct directory_place place;
 	struct nfs_handle handle;
 	struct nfs_attr attr;
 	int r;
 
-	r = check_place_is_free(c, s, err);
-	if (r < 0)
-		return r;
 	r = directory_look_up(c, s->path, &place, &handle, &attr, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	r = s->replaces_empty ? nfs_rmdir(c, &place.parent, place.base) : -EEXIST;
-	if (r == 0)
-		return directory_note_forget(c, s->path, &handle, &attr, err);
-	if (r == -ENOENT)
-		return 0;
-	if (r == -ENOTEMPTY || r == -EEXIST || r == -ENOTDIR)
+	if (!s->replaces_empty || attr.type != NFS_TYPE_DIRECTORY)
 		return refuse_place(c, s, err);
-	return placing_failed(c, r, s->path, err);
+	r = nfs_has_entry(c, &handle);
+	if (r > 0)
+		return refuse_place(c, s, err);
+	if (r == -ESTALE)
+		return 0;
+	/* One that may not be read may be empty: the RENAME decides. */
+	if (r < 0 && r != -EACCES && r != -EPERM)
+		return placing_failed(c, r, s->path, err);
+	s->found = handle;
+	return 0;
 }
 
 /* Report that a later attempt has taken this one's work for the remains of a crash. */
 static int work_was_taken(const struct staging *s, struct error *err)
 {
 	return error_set(err, ERROR_ABORTED, "another attempt is working on '%s'", s->path);
-}
-
-/* Check that the place is still empty, before the record is changed to identify our directory. */
-static int check_place_is_empty(struct nfs_client *c, const struct staging *s, struct error *err)
-{
-	int r = directory_is_gone(c, s->path, err);
-
-	if (r == 0)
-		return refuse_place(c, s, err);
-	return r < 0 ? r : 0;
 }
 
 /* Identify our directory in the record, in memory. Return 0 or -ENOMEM. */
@@ -281,12 +276,41 @@ static int prepare_place(struct nfs_client *c, struct staging *s, struct directo
 	return check_place_is_free(c, s, err); /* again: the work may have taken hours */
 }
 
+/* Servers pass on EEXIST in their own ways. */
+static bool may_mean_taken(int error)
+{
+	return error == -EEXIST || error == -ENOTEMPTY || error == -EIO || error == -EREMOTEIO ||
+	       error == -EINVAL;
+}
+
+/* RENAME replaces an empty directory, so look first, if one has to stay. */
+static int rename_into_place(struct nfs_client *c, const struct staging *s,
+			     const struct nfs_handle *work, const char *name,
+			     const struct directory_place *place)
+{
+	struct nfs_handle handle;
+	int r, cleared;
+
+	if (!s->replaces_empty) {
+		r = nfs_lookup(c, &place->parent, place->base, &handle, NULL);
+		if (r != -ENOENT)
+			return r == 0 ? -EEXIST : r;
+	}
+	r = directory_rename(c, work, name, &place->parent, place->base);
+	if (!s->replaces_empty || !may_mean_taken(r))
+		return r;
+	/* Not every server replaces one. */
+	cleared = nfs_rmdir(c, &place->parent, place->base);
+	if (cleared < 0)
+		return cleared == -ENOENT ? r : cleared;
+	return directory_rename(c, work, name, &place->parent, place->base);
+}
+
 static int put_in_place(struct nfs_client *c, struct staging *s, const struct nfs_handle *work,
 			const char *name, struct error *err)
 {
 	struct directory_identity own;
 	struct directory_place place;
-	struct nfs_handle handle;
 	int r;
 
 	r = check_place_is_empty(c, s, err);
@@ -304,13 +328,8 @@ static int put_in_place(struct nfs_client *c, struct staging *s, const struct nf
 		directory_note_sweep_above(c, s->path);
 	if (r < 0)
 		return r;
-	/* RENAME would replace an empty directory, so look first. */
-	r = nfs_lookup(c, &place.parent, place.base, &handle, NULL);
-	if (r == 0)
-		r = -EEXIST;
-	else if (r == -ENOENT)
-		r = directory_rename(c, work, name, &place.parent, place.base);
-	if (r == -EEXIST || r == -ENOTEMPTY)
+	r = rename_into_place(c, s, work, name, &place);
+	if (r == -EEXIST || r == -ENOTEMPTY || r == -ENOTDIR)
 		return refuse_place(c, s, err);
 	/* The directory above may be gone, with the last volume in it. */
 	if (r == -ENOENT || r == -ESTALE)
@@ -332,7 +351,9 @@ static int build_directory(struct nfs_client *c, struct staging *s, struct error
 	r = staging_discard(c, s->work_key, &s->trashed, err);
 	if (r < 0)
 		return r;
-	r = clear_place(c, s, err);
+	r = check_place_is_free(c, s, err);
+	if (r == 0)
+		r = check_place_is_empty(c, s, err);
 	if (r < 0)
 		return r;
 	r = store_folder(c, STORE_WORK, true, &work, err);
@@ -376,13 +397,18 @@ static int restore_mode(struct nfs_client *c, const struct staging *s, struct er
 
 int staging_make(struct nfs_client *c, struct staging *s, struct error *err)
 {
+	bool was_in_place;
 	int r;
 
 	if (staging_state_of(s->rec).ready)
 		return 0;
 	r = staging_is_in_place(c, s->rec, s->path, err);
+	was_in_place = r > 0;
 	if (r == 0)
 		r = build_directory(c, s, err);
+	/* The driver may have made, and noted, the directory that was replaced. */
+	if (r >= 0 && (was_in_place || s->found.len > 0))
+		r = directory_note_sweep(c, s->path, err);
 	if (r >= 0)
 		r = restore_mode(c, s, err);
 	if (r < 0)

@@ -47,6 +47,7 @@ struct staging {
 	void *data;
 
 	bool trashed; /* out: there is something to purge */
+	struct nfs_handle found; /* out: the empty directory in its place; len 0: none */
 };
 
 /*

@@ -26,10 +26,26 @@ static bool is_transient(const struct error *err)
 	       err->code != ERROR_FAILED_PRECONDITION && err->code != ERROR_INVALID_ARGUMENT;
 }
 
+/*
+ * Whether nobody has made the directory: 1, 0 or a negative errno. An empty one that this call has
+ * found, and has not replaced, is as it was.
+ */
+static int directory_is_not_made(const struct new_volume *nv, struct error *err)
+{
+	struct directory_place place;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r = directory_look_up(nv->c, nv->dir, &place, &handle, &attr, err);
+
+	if (r < 0)
+		return r == -ENOENT ? 1 : r;
+	return nfs_handle_is_equal(&handle, &nv->found);
+}
+
 /* Rule 3: if another replica has made the directory in the meantime, put the record back. */
 static int check_untouched(const struct new_volume *nv, struct error *err)
 {
-	int r = directory_is_gone(nv->c, nv->dir, err);
+	int r = directory_is_not_made(nv, err);
 
 	if (r != 0)
 		return r < 0 ? r : 0;
@@ -81,8 +97,8 @@ static int take_back_record(const struct new_volume *nv, bool transient, bool *r
 }
 
 /*
- * Whether the directory at the volume's path cannot be the volume's: it is gone, or a snapshot's. A
- * snapshot does not take a directory that a volume has (rule 1).
+ * Whether the directory at the volume's path cannot be the volume's: nobody has made it, or it is a
+ * snapshot's. A snapshot does not take a directory that a volume has (rule 1).
  */
 static int directory_is_not_ours(const struct new_volume *nv, struct error *err)
 {
@@ -94,7 +110,7 @@ static int directory_is_not_ours(const struct new_volume *nv, struct error *err)
 	struct owner owner;
 	int r = owner_find(nv->c, nv->dir, &q, &owner, err);
 
-	return r != 0 ? r : directory_is_gone(nv->c, nv->dir, err);
+	return r != 0 ? r : directory_is_not_made(nv, err);
 }
 
 /*

@@ -255,13 +255,14 @@ def live(case):
 
 
 def copy(case, source, content):
-    """Clone the volume, and restore it from a snapshot. Return both."""
+    """Clone the volume, and restore it from a snapshot, into an empty directory. Return both."""
     snapshot = case.client.CreateSnapshot(name="snap", source_volume_id=source.volume_id,
                                           secrets=case.secrets, timeout=60).snapshot
     case.assertTrue(snapshot.ready_to_use)
     case.assertEqual([e.snapshot.snapshot_id for e in case.client.ListSnapshots().entries],
                      [snapshot.snapshot_id])
     clone = case.create("clone", source={"volume": {"volume_id": source.volume_id}})
+    case.put("back")
     back = case.create("back", source={"snapshot": {"snapshot_id": snapshot.snapshot_id}})
     for name in ("clone", "back"):
         case.assertEqual(case.tree(name), content, name)

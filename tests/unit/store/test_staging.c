@@ -59,8 +59,10 @@ static int create_in(struct fake_nfs *f, uint32_t uid, const char *path, const c
 	ck_assert(record_set(&rec, VOLUME_KEY_MODE, mode) == 0);
 	ck_assert(record_set(&rec, VOLUME_KEY_ON_DELETE, "delete") == 0);
 	ck_assert(record_set(&rec, VOLUME_KEY_SOURCE, VOLUME_SOURCE_VOLUME "tree") == 0);
-	if (existing != NULL)
+	if (existing != NULL) {
 		ck_assert(record_set(&rec, VOLUME_KEY_EXISTING, existing) == 0);
+		ck_assert(record_set(&rec, VOLUME_KEY_CLAIM, VOLUME_CLAIM_SHARED) == 0);
+	}
 	error_clear(err);
 	r = volume_create(c, "pvc-1", &rec, &(struct volume_capacity){ 0 }, &filler, err);
 	if (r == 0)
@@ -196,6 +198,127 @@ static int create_required(struct fake_nfs *f, struct error *err)
 {
 	return create_in(f, 0, "pvc-1", "2771", "require", NULL, err);
 }
+
+/*
+ * The directory that existingDirectory=require asks for stays until the contents replace it: a call
+ * that is repeated finds it, and so does the next one after a refusal.
+ */
+START_TEST(test_required)
+{
+	struct fake_nfs *f = prepared();
+	struct error err = { .code = ERROR_OK };
+	unsigned int n;
+
+	check_that("none", "create fails", create_required(f, &err) < 0);
+	check_error("none", &err, ERROR_FAILED_PRECONDITION, "require");
+	fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
+	check_that("full", "create fails", create_required(f, &err) < 0);
+	check_error("full", &err, ERROR_FAILED_PRECONDITION, "not empty");
+	fake_nfs_remove(f, "pvc-1/file");
+	fake_nfs_remove(f, "tree");
+	check_that("no source", "create fails", create_required(f, &err) < 0);
+	check_error("no source", &err, ERROR_NOT_FOUND, NULL);
+	check_int("no source", "type", fake_nfs_type(f, "pvc-1"), NFS_TYPE_DIRECTORY);
+	fake_nfs_free(f);
+	for (n = 1;; n++) {
+		const struct fake_failure failure = {
+			.nth = n, .error = -ECONNABORTED, .after = _i == 1, .all = true
+		};
+		char row[32];
+		int r;
+
+		(void)snprintf(row, sizeof(row), "killed at operation %u", n);
+		f = prepared();
+		fake_nfs_put(f, "pvc-1", NFS_TYPE_DIRECTORY, NULL);
+		fake_nfs_fail(f, &failure);
+		r = create_required(f, &err);
+		if (fake_nfs_operations(f) < n) {
+			check_int(row, "result", r, 0);
+			check_volume(row, f, "pvc-1");
+			fake_nfs_free(f);
+			return;
+		}
+		fake_nfs_fail(f, NULL);
+		ck_assert_msg(create_required(f, &err) == 0, "%s: again: %s", row, err.msg);
+		check_volume(row, f, "pvc-1");
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
+/*
+ * The same where an operation fails. A server that does not replace an empty directory by RENAME
+ * says EEXIST, or EIO. One that may not be read is replaced all the same.
+ */
+static const struct {
+	int error;
+	unsigned int types;
+} refusals[] = {
+	{ -ENOSPC, 0 },
+	{ -EEXIST, 1U << NFS_OP_RENAME },
+	{ -EIO, 1U << NFS_OP_RENAME },
+	{ -EACCES, 1U << NFS_OP_READDIR },
+};
+
+START_TEST(test_required_fails)
+{
+	struct error err = { .code = ERROR_OK };
+	unsigned int n, refused = 0, made = 0;
+
+	for (n = 1;; n++) {
+		const struct fake_failure failure = { .nth = n,
+						      .error = refusals[_i].error,
+						      .types = refusals[_i].types };
+		struct fake_nfs *f = prepared();
+		char row[32];
+		int r;
+
+		(void)snprintf(row, sizeof(row), "operation %u", n);
+		fake_nfs_put(f, "pvc-1", NFS_TYPE_DIRECTORY, NULL);
+		fake_nfs_fail(f, &failure);
+		r = create_required(f, &err);
+		if (fake_nfs_operations(f) < n) {
+			fake_nfs_free(f);
+			break;
+		}
+		fake_nfs_fail(f, NULL);
+		made += r == 0;
+		if (r < 0 && error_is_final(err.code)) {
+			refused++;
+			check_int(row, "directory", fake_nfs_type(f, "pvc-1"), NFS_TYPE_DIRECTORY);
+			check_int(row, "record", fake_nfs_type(f, ".csi-nfs/volumes/pvc-1"),
+				  NFS_TYPE_UNKNOWN);
+		}
+		ck_assert_msg(create_required(f, &err) == 0, "%s: again: %s", row, err.msg);
+		check_volume(row, f, "pvc-1");
+		fake_nfs_free(f);
+	}
+	if (refusals[_i].error == -ENOSPC)
+		check_that("ENOSPC", "it is final at times", refused > 0);
+	else
+		check_that("refused", "the directory is replaced at times", made > 0);
+}
+END_TEST
+
+/* The driver may have made the directory, above a volume that has gone. Its note goes, too. */
+START_TEST(test_required_noted)
+{
+	struct fake_nfs *f = prepared();
+	struct error err = { .code = ERROR_OK };
+	cleanup_free char *before = NULL, *after = NULL;
+
+	check_int("inner", "create", create_in(f, 0, "pvc-1/a", "2771", NULL, NULL, &err), 0);
+	before = fake_nfs_list(f, NULL);
+	check_that("inner", "there is a note", strstr(before, "/parents/pvc-1~") != NULL);
+	fake_nfs_remove(f, ".csi-nfs/volumes");
+	fake_nfs_remove(f, ".csi-nfs/users");
+	fake_nfs_remove(f, "pvc-1/a");
+	check_int("outer", "create", create_required(f, &err), 0);
+	after = fake_nfs_list(f, NULL);
+	check_that("outer", "there is none", strstr(after, "/parents/pvc-1~") == NULL);
+	fake_nfs_free(f);
+}
+END_TEST
 
 /* It has moved the directory that existingDirectory=require asks for. */
 START_TEST(test_required_moved)
@@ -583,7 +706,9 @@ START_TEST(test_closed)
 END_TEST
 
 CHECK_MAIN("build",
-	   .tests = { test_create, test_in_the_way, test_moved, test_required_moved,
-		      test_required_back, test_moved_meanwhile, test_discarded_meanwhile,
-		      test_closed, test_another_version },
-	   .loops = { { test_failures, ARRAY_SIZE(ways) } })
+	   .tests = { test_create, test_in_the_way, test_moved, test_required_noted,
+		      test_required_moved, test_required_back, test_moved_meanwhile,
+		      test_discarded_meanwhile, test_closed, test_another_version },
+	   .loops = { { test_failures, ARRAY_SIZE(ways) },
+		      { test_required, 2 },
+		      { test_required_fails, ARRAY_SIZE(refusals) } })
