@@ -321,12 +321,9 @@ struct purge_log {
 	uint64_t started_ns;
 };
 
-static bool is_trash_of(const char *name, const void *data)
+static bool is_trash_of(const char *name, const void *key)
 {
-	const char *key = data;
-
-	return str_has_prefix(name, key) && name[strlen(key)] == '.' &&
-	       !store_trash_name_is_unchecked(name);
+	return store_trash_name_is_of(name, key) && !store_trash_name_is_unchecked(name);
 }
 
 static void log_purge(const struct purge_log *purge, const char *name, const char *message)
@@ -351,7 +348,6 @@ int directory_purge(struct nfs_client *c, const char *key, struct error *err)
 {
 	struct purge_log purge = { .export = &c->export, .started_ns = clock_now_ns() };
 	cleanup_strv struct strv names = { NULL, 0 };
-	char prefix[STORE_TRASH_KEY_MAX + 1];
 	const struct nfs_handle *trash;
 	size_t i;
 	int r;
@@ -364,8 +360,7 @@ int directory_purge(struct nfs_client *c, const char *key, struct error *err)
 		.data = &purge,
 		.reported_ns = purge.started_ns,
 	};
-	store_trash_key(prefix, key);
-	r = store_list(c, trash, is_trash_of, prefix, SIZE_MAX, &names);
+	r = store_list(c, trash, is_trash_of, key, SIZE_MAX, &names);
 	if (r < 0)
 		r = nfs_error_set(err, c, r, "reading the trash");
 	/* Go on after a name that cannot be removed, and after a listing that broke off. */

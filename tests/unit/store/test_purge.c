@@ -14,6 +14,7 @@
 #include "store/layout.h"
 #include "store/path_key.h"
 #include "store/users.h"
+#include "store/volume.h"
 #include "tree/work.h"
 #include "store/purge_share.h"
 #include "check_util.h"
@@ -273,6 +274,33 @@ START_TEST(test_long_key)
 			check_that(keys[j], key, str_is_utf8(key, strlen(key)));
 		}
 	}
+	fake_nfs_free(f);
+}
+END_TEST
+
+/* With --delete-mode=inline, a deletion purges what it has moved, and nothing of other names. */
+START_TEST(test_inline)
+{
+	static const char other[] = TRASH "/v.old.1.2.3/mount";
+	static const struct volume_disposal how = { .purge_now = true };
+	static const struct nfs_attr mount = { .is_mount = true };
+	cleanup_volume_id struct volume_id id = { .server = NULL };
+	cleanup_record struct record rec = { .n = 0 };
+	struct fake_nfs *f = share_new();
+	struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_free char *list = NULL;
+	struct error err = { .code = ERROR_OK };
+	bool trashed;
+
+	fake_nfs_put(f, "v/data", NFS_TYPE_FILE, NULL);
+	fake_nfs_put(f, other, NFS_TYPE_DIRECTORY, NULL);
+	fake_nfs_set(f, other, &mount);
+	check_int("inline", "id", volume_id_parse(&id, "fake#share#v##"), 0);
+	check_int("inline", "delete", volume_delete(c, &id, &rec, &how, &trashed, &err), 0);
+	list = fake_nfs_list(f, NULL);
+	check_that("inline", "is purged", strstr(list, "/data\n") == NULL);
+	check_int("inline", "another one's", fake_nfs_type(f, other), NFS_TYPE_DIRECTORY);
+	nfs_client_free(c);
 	fake_nfs_free(f);
 }
 END_TEST
@@ -816,6 +844,7 @@ CHECK_MAIN("tree/purge", .tests = {
 				 test_done,
 				 test_unchecked,
 				 test_long_key,
+				 test_inline,
 				 test_failed,
 				 test_progress,
 				 test_fair,
