@@ -144,6 +144,19 @@ static int finish_in_place(struct nfs_client *c, struct tombstone *t, bool purge
 	return r < 0 ? r : directory_remove_parents(c, t->dir, err);
 }
 
+static int retain_directory(struct nfs_client *c, const struct tombstone *t, bool binds_others,
+			    struct error *err)
+{
+	int r;
+
+	if (directory_is_gone(c, t->dir, NULL) > 0) {
+		r = binds_others ? tombstone_check_not_moved(c, t, err) : 0;
+		return r < 0 ? r : directory_remove_parents(c, t->dir, err);
+	}
+	r = binds_others ? volume_note_retained(c, t, &t->record, false, err) : 0;
+	return r < 0 ? r : directory_leave_parents(c, t->dir, t->key, err);
+}
+
 /*
  * A deletion that has only an id may be a late repetition. So the directory may belong to another
  * volume by now, which is being deleted and is to be archived: its notes count without its record.
@@ -178,12 +191,8 @@ static int dispose_of_directory(struct nfs_client *c, struct tombstone *t,
 
 	if (busy_is_irrevocable(t->name))
 		return finish_in_place(c, t, how->purge_now, ret_trashed, err);
-	if (policy == ON_DELETE_RETAIN) {
-		if (directory_is_gone(c, t->dir, NULL) > 0)
-			return directory_remove_parents(c, t->dir, err);
-		r = binds_others ? volume_note_retained(c, t, &t->record, false, err) : 0;
-		return r < 0 ? r : directory_leave_parents(c, t->dir, t->key, err);
-	}
+	if (policy == ON_DELETE_RETAIN)
+		return retain_directory(c, t, binds_others, err);
 	r = find_other_owner(c, t, &q, &owner, err);
 	if (r < 0)
 		return r;

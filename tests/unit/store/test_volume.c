@@ -1949,6 +1949,7 @@ START_TEST(test_claimed_during_vain_deletion)
 END_TEST
 
 #define MOVED ".csi-nfs/trash/a%2Fb.1.2.h3"
+#define MOVED_PLAIN ".csi-nfs/trash/pvc-1.1.2.h3"
 
 static void move_at_archiving(struct fake_nfs *f, const struct nfs_op *op, void *data)
 {
@@ -1968,34 +1969,39 @@ static void move_at_archiving(struct fake_nfs *f, const struct nfs_op *op, void 
 START_TEST(test_kept_while_moved)
 {
 	static const struct {
-		const char *row, *policy, *kept;
+		const char *row, *dir, *policy, *data, *moved, *kept;
 		bool late; /* it is moved when it is archived */
 	} rows[] = {
-		{ "retain", "retain", "a/b/data", false },
-		{ "archive", "archive", "archived-a/b/data", false },
-		{ "archive, late", "archive", "archived-a/b/data", true },
+		{ "retain", "a/b", "retain", "a/b/data", MOVED, "a/b/data", false },
+		{ "retain, its name", "pvc-1", "retain", "pvc-1/data", MOVED_PLAIN, "pvc-1/data",
+		  false },
+		{ "archive", "a/b", "archive", "a/b/data", MOVED, "archived-a/b/data", false },
+		{ "archive, late", "a/b", "archive", "a/b/data", MOVED, "archived-a/b/data", true },
 	};
 	const char *row = rows[_i].row;
-	const struct sample v = { "pvc-1", "a/b", rows[_i].policy, "0000", "10", 0, NULL, NULL };
+	const struct sample v = { "pvc-1", rows[_i].dir, rows[_i].policy, "0000", "10", 0,
+				  NULL,    NULL };
 	struct fake_nfs *f = fake_nfs_new();
 	struct error err = { .code = ERROR_OK };
 	bool is_moved = false;
+	char data[64];
 
+	(void)snprintf(data, sizeof(data), "%s/data", rows[_i].moved);
 	check_int(row, "create", create(f, &v, 0, &err), 0);
-	fake_nfs_put(f, "a/b/data", NFS_TYPE_FILE, NULL);
+	fake_nfs_put(f, rows[_i].data, NFS_TYPE_FILE, NULL);
 	if (rows[_i].late) {
 		fake_nfs_watch(f, move_at_archiving, &is_moved);
 	} else {
-		fake_nfs_remove(f, "a/b");
-		fake_nfs_put(f, MOVED "/data", NFS_TYPE_FILE, NULL);
+		fake_nfs_remove(f, v.dir);
+		fake_nfs_put(f, data, NFS_TYPE_FILE, NULL);
 	}
 	check_that(row, "delete fails", delete (f, &v, &err) < 0);
 	check_error(row, &err, ERROR_ABORTED, "another controller");
 	check_int(row, "record", fake_nfs_type(f, ".csi-nfs/volumes/pvc-1"), NFS_TYPE_SYMLINK);
-	check_int(row, "in the trash", fake_nfs_type(f, MOVED "/data"), NFS_TYPE_FILE);
+	check_int(row, "in the trash", fake_nfs_type(f, data), NFS_TYPE_FILE);
 	fake_nfs_watch(f, NULL, NULL);
-	fake_nfs_remove(f, MOVED);
-	fake_nfs_put(f, "a/b/data", NFS_TYPE_FILE, NULL);
+	fake_nfs_remove(f, rows[_i].moved);
+	fake_nfs_put(f, rows[_i].data, NFS_TYPE_FILE, NULL);
 	check_int(row, "delete", delete (f, &v, &err), 0);
 	check_int(row, "kept", fake_nfs_type(f, rows[_i].kept), NFS_TYPE_FILE);
 	fake_nfs_free(f);
@@ -2384,7 +2390,7 @@ START_TEST(test_undone_while_another_makes_it)
 END_TEST
 
 CHECK_MAIN("volume",
-	   .loops = { { test_kept_while_moved, 3 },
+	   .loops = { { test_kept_while_moved, 4 },
 		      { test_crash, ARRAY_SIZE(interruptions) },
 		      { test_refused, ARRAY_SIZE(refusals) } },
 	   .tests = {
