@@ -153,7 +153,7 @@ static int retain_directory(struct nfs_client *c, const struct tombstone *t, boo
 		r = binds_others ? tombstone_check_not_moved(c, t, err) : 0;
 		return r < 0 ? r : directory_remove_parents(c, t->dir, err);
 	}
-	r = binds_others ? volume_note_retained(c, t, &t->record, false, err) : 0;
+	r = binds_others ? volume_note_retained_again(c, t, err) : 0;
 	return r < 0 ? r : directory_leave_parents(c, t->dir, t->key, err);
 }
 

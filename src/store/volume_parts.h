@@ -42,21 +42,18 @@ struct owner_question volume_question_of_deletion(const struct tombstone *t,
 						  const struct record *rec);
 
 /*
- * Note that the directory is retained, even if nobody else uses it: the deletion of an earlier
- * volume with this directory may be repeated. A volume without subDir needs the note only for a
- * shared directory, since only a volume of the same name can have had it before. must: write the
- * note in any case, because the id does not say so.
- */
-int volume_note_retained(struct nfs_client *c, const struct tombstone *t, const struct record *rec,
-			 bool must, struct error *err);
-
-/*
  * Write the policy notes before the record becomes the tombstone, so that other deletions find
  * either of them even if this deletion is interrupted.
  */
 int volume_note_policy_before_burial(struct nfs_client *c, const struct tombstone *t,
 				     const struct record *rec, const struct volume_id *id,
 				     enum volume_on_delete policy, struct error *err);
+
+/*
+ * Likewise for a volume whose policy is to retain, once its record is the tombstone: a change may
+ * have set that policy since the record was read.
+ */
+int volume_note_retained_again(struct nfs_client *c, const struct tombstone *t, struct error *err);
 
 /* -------- volume_bury.c: for delete -------- */
 

@@ -69,9 +69,19 @@ static int note_policy_if_shared(struct nfs_client *c, const struct tombstone *t
 	return r > 0 ? users_add_policy(c, t->dir, policy, err) : r;
 }
 
-int volume_note_retained(struct nfs_client *c, const struct tombstone *t, const struct record *rec,
-			 bool must, struct error *err)
+/*
+ * Note that the directory is retained, even if nobody else uses it: the deletion of an earlier
+ * volume with this directory may be repeated. A volume without subDir needs the note only for a
+ * shared directory, since only a volume of the same name can have had it before. id: of this
+ * deletion, which may be repeated after it has succeeded. Then the policy of the id counts, and
+ * without one, a default that may be another one by then: if it is not to retain, write the note in
+ * any case.
+ */
+static int note_retained(struct nfs_client *c, const struct tombstone *t, const struct record *rec,
+			 const struct volume_id *id, struct error *err)
 {
+	const struct volume unrecorded = { .name = NULL };
+	const bool must = volume_policy(&unrecorded, id, ON_DELETE_DELETE) != ON_DELETE_RETAIN;
 	struct error why = { .code = ERROR_OK };
 	struct directory_place place;
 	struct nfs_handle handle;
@@ -99,19 +109,24 @@ int volume_note_policy_before_burial(struct nfs_client *c, const struct tombston
 				     const struct record *rec, const struct volume_id *id,
 				     enum volume_on_delete policy, struct error *err)
 {
-	const struct volume v = volume_of(rec), unrecorded = { .name = NULL };
+	const struct volume v = volume_of(rec);
 
 	/* Without a record, an earlier attempt left the notes, or nobody counted the volume. */
 	if (rec->n == 0 || policy == ON_DELETE_DELETE || volume_is_unfinished(&v))
 		return 0;
 	if (policy != ON_DELETE_RETAIN)
 		return note_policy_if_shared(c, t, rec, policy, err);
-	/*
-	 * When this deletion is repeated after it has succeeded, the policy of the id counts.
-	 * Without one, a default counts that may be another one by then.
-	 */
-	return volume_note_retained(c, t, rec,
-				    volume_policy(&unrecorded, id, ON_DELETE_DELETE) !=
-					    ON_DELETE_RETAIN,
-				    err);
+	return note_retained(c, t, rec, id, err);
+}
+
+int volume_note_retained_again(struct nfs_client *c, const struct tombstone *t, struct error *err)
+{
+	const char *text = volume_of(&t->record).id;
+	cleanup_volume_id struct volume_id id = { .server = NULL };
+	const struct volume_id unknown = { .on_delete = (char *)(uintptr_t) "" };
+	int r = text != NULL ? volume_id_parse(&id, text) : -EINVAL;
+
+	if (r == -ENOMEM)
+		return error_oom(err);
+	return note_retained(c, t, &t->record, r == 0 ? &id : &unknown, err);
 }

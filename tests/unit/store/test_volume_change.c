@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/str.h"
 #include "csi/locks.h"
 #include "nfs/export.h"
 #include "store/layout.h"
@@ -253,6 +254,55 @@ START_TEST(test_modify)
 }
 END_TEST
 
+static int delete (struct fake_nfs *f, struct error *err)
+{
+	static const struct volume_disposal how = { .policy = ON_DELETE_DELETE };
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_volume_id struct volume_id id = { .server = NULL };
+	cleanup_record struct record rec = { .n = 0 };
+	bool trashed;
+	int r;
+
+	check_int("delete", "id", volume_id_parse(&id, "fake#share#v##"), 0);
+	r = volume_read(c, &id, &rec, err);
+	return r < 0 ? r : volume_delete(c, &id, &rec, &how, &trashed, err);
+}
+
+/* Another replica sets the policy just before the record becomes a tombstone. */
+static void retain_meanwhile(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	static const struct volume_settings changes = {
+		.given = MUTABLE_ON_DELETE,
+		.on_delete = ON_DELETE_RETAIN,
+	};
+	struct error err = { .code = ERROR_OK };
+	bool *done = data;
+
+	if (op->type != NFS_OP_RENAME || !str_eq(op->name, "v"))
+		return;
+	fake_nfs_watch(f, NULL, NULL);
+	*done = modify_to(f, &changes, 0, &err) == 0;
+}
+
+/* Without a reply, the deletion is repeated, and then the policy of the id counts. */
+START_TEST(test_retained_during_deletion)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+	bool done = false;
+
+	check_int("meanwhile", "create", create(f), 0);
+	fake_nfs_put(f, "v/data", NFS_TYPE_FILE, NULL);
+	fake_nfs_watch(f, retain_meanwhile, &done);
+	check_int("meanwhile", "delete", delete (f, &err), 0);
+	check_that("meanwhile", "it happened", done);
+	check_int("meanwhile", "data", fake_nfs_type(f, "v/data"), NFS_TYPE_FILE);
+	check_int("again", "delete", delete (f, &err), 0);
+	check_int("again", "data", fake_nfs_type(f, "v/data"), NFS_TYPE_FILE);
+	fake_nfs_free(f);
+}
+END_TEST
+
 /* kubelet sets the setgid bit for fsGroup: it goes over the whole volume again where it is gone. */
 START_TEST(test_modify_keeps_special_bits)
 {
@@ -419,6 +469,7 @@ CHECK_MAIN("change", .tests = {
 			     test_modify,
 			     test_create_after_change_of_a_foreign_directory,
 			     test_refused_creation_keeps_a_foreign_record,
+			     test_retained_during_deletion,
 			     test_modify_keeps_special_bits,
 			     test_modify_interrupted,
 			     test_overlap,
