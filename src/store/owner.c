@@ -4,6 +4,7 @@
 #include "store/owner.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -135,6 +136,40 @@ static bool is_note_of_others(const char *name, const void *own)
 	return own == NULL || strcmp(name, own) != 0;
 }
 
+/* Return what is below as many components as path has: theirs is in path, but spelled anyhow. */
+static const char *rest_below(const char *theirs, const char *path)
+{
+	for (; theirs != NULL && path != NULL; path = strchr(path + 1, '/'))
+		theirs = strchr(theirs + 1, '/');
+	return theirs != NULL ? theirs + 1 : "";
+}
+
+/* Whether a directory in path is gone, or in the directory that was moved from there. */
+static int inner_is_gone(struct owner_search *s, const char *dir, struct error *err)
+{
+	struct nfs_handle at, next;
+	const char *rest;
+	size_t n;
+
+	if (s->q->moved == NULL)
+		return directory_is_gone(s->c, dir, err);
+	at = *s->q->moved;
+	for (rest = rest_below(dir, s->path); rest[0] != '\0'; rest += n + (rest[n] == '/')) {
+		char name[PATH_COMPONENT_MAX + 1];
+		int r;
+
+		n = strcspn(rest, "/");
+		(void)snprintf(name, sizeof(name), "%.*s", (int)n, rest);
+		r = nfs_lookup(s->c, &at, name, &next, NULL);
+		if (r < 0)
+			return r == -ENOENT || r == -ENOTDIR
+				       ? 1
+				       : nfs_error_set(err, s->c, r, "looking up '%s'", dir);
+		at = next;
+	}
+	return 0;
+}
+
 /*
  * Take in the policy note of a deleted volume that left its directory to others. A directory
  * below path counts only while it exists: if an administrator removes one, its note stays.
@@ -162,7 +197,7 @@ static int add_policy(struct owner_search *s, const struct nfs_handle *users, co
 		s->owner->is_noted = true;
 	if (policy == ON_DELETE_DELETE)
 		return 0;
-	r = relation == OWNER_IN ? directory_is_gone(s->c, dir, err) : 0;
+	r = relation == OWNER_IN ? inner_is_gone(s, dir, err) : 0;
 	if (r == 0)
 		s->owner->policy = on_delete_stricter(s->owner->policy, policy);
 	return r < 0 ? r : 0;

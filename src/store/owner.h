@@ -51,6 +51,7 @@ struct owner_question {
 	enum owner_count count;
 	const struct volume *settings_of; /* with OWNER_COUNT_DIFFERING */
 	bool policies; /* gather the policies of earlier volumes, see store/users.h */
+	const struct nfs_handle *moved; /* the directory that was at path; NULL: it is there */
 	bool expects_notes; /* the path is the volume's directory, about which it has left notes */
 };
 

@@ -77,11 +77,11 @@ int unchecked_rename_back(struct nfs_client *c, const struct nfs_handle *trash, 
 
 int unchecked_put_back(struct nfs_client *c, const char *name, struct error *err)
 {
-	const struct owner_question q = { .scope = OWNER_ALL, .policies = true };
 	char path[RECORD_NAME_MAX + 1];
 	struct error why = { .code = ERROR_OK };
 	const struct nfs_handle *trash;
 	struct nfs_handle handle;
+	const struct owner_question q = { .scope = OWNER_ALL, .policies = true, .moved = &handle };
 	struct owner owner;
 	struct nfs_attr attr;
 	int r;
@@ -109,9 +109,9 @@ int unchecked_put_back(struct nfs_client *c, const char *name, struct error *err
 		r = unchecked_rename_back(c, trash, name, path, owner.key, err);
 		return r == 0 ? refuse_place(c, name, path, owner.key, err) : r;
 	}
-	/* A note of the policy says that a deleted volume has left the directory there. */
-	if (r == 0 && (directory_is_archive_name(path) ||
-		       (owner.is_noted && owner.policy != ON_DELETE_DELETE)))
+	/* A policy note says that a deleted volume has left it there, or one in or around it. */
+	if (r == 0 && (directory_is_archive_name(path) || owner.policy != ON_DELETE_DELETE ||
+		       owner.policy_around != ON_DELETE_DELETE))
 		return unchecked_rename_back(c, trash, name, path, NULL, err);
 	if (r < 0 && err != NULL)
 		*err = why;

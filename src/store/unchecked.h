@@ -14,11 +14,11 @@
 
 /*
  * Put an unchecked entry (store_trash_name_is_unchecked()) back if a volume or snapshot uses the
- * directory, or if it is an archive, or was left by a deleted volume that did not want it deleted,
- * and its place is free. Return 1 if the caller must leave the entry alone: it is back, or a
- * deletion of that path is under way and decides. Return 0 if the directory has no user, or a
- * negative errno with the error set if nobody can tell, or if its user has another directory in its
- * place by now.
+ * directory, or if its place is free and it is an archive, or a deleted volume left it, or one in
+ * or around it, and did not want that deleted. Return 1 if the caller must leave the entry alone:
+ * it is back, or a deletion of that path is under way and decides. Return 0 if the directory has no
+ * user, or a negative errno with the error set if nobody can tell, or if its user has another
+ * directory in its place by now.
  */
 int unchecked_put_back(struct nfs_client *c, const char *name, struct error *err);
 

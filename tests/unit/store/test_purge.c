@@ -148,14 +148,23 @@ static void make_unchecked_name(char name[NFS_NAME_MAX + 1], const char *key, ui
 		       (unsigned long long)(((uint64_t)now.tv_sec - age_s) * CLOCK_NS_PER_S));
 }
 
+#define RETAINED "~retain" /* instead of a record: a deleted volume has retained the directory */
+
 /* The record of a snapshot, or of a volume with a directory of its name or, with its notes, dir. */
 static void put_record(struct fake_nfs *f, const char *record, const char *dir)
 {
-	const char *name = strchr(record, '/') + 1;
+	const char *name;
 	struct nfs_client *c;
 	char path[64], text[64];
 	bool unused;
 
+	if (strcmp(record, RETAINED) == 0) {
+		c = fake_nfs_connect(f);
+		check_int(record, "note", users_add_policy(c, dir, ON_DELETE_RETAIN, NULL), 0);
+		nfs_client_free(c);
+		return;
+	}
+	name = strchr(record, '/') + 1;
 	(void)snprintf(path, sizeof(path), NFS_STATE_DIR "/%s", record);
 	(void)snprintf(text, sizeof(text), "v=1;name=%s;dir=%s", name, dir != NULL ? dir : name);
 	fake_nfs_put(f, path, NFS_TYPE_SYMLINK, text);
@@ -203,6 +212,10 @@ START_TEST(test_unchecked)
 		{ "a replaced archive, after a day", "archived-pvc-1", 90000, NULL,
 		  "archived-pvc-1/new", GOES },
 		{ "of a long path", LONG_PATH, 120, NULL, NULL, FAILS },
+		{ "retained", "team", 90000, RETAINED, NULL, IS_BACK, "team" },
+		{ "retained in it", "team", 90000, RETAINED, NULL, IS_BACK, "team/file" },
+		{ "in a retained one", "team/pvc-1", 90000, RETAINED, NULL, IS_BACK, "team" },
+		{ "retained in it, and gone", "team", 90000, RETAINED, NULL, GOES, "team/gone" },
 	};
 	size_t i;
 
