@@ -164,13 +164,18 @@ int directory_is_moving(const char *path, struct error *err);
  */
 int directory_stays_gone(struct nfs_client *c, const char *path, struct error *err);
 
+/* Check that a directory in the trash may be purged: 0 or a negative errno. */
+typedef int (*directory_release_fn)(struct nfs_client *c, const struct nfs_handle *trashed,
+				    const void *data, struct error *err);
+
 /*
- * Release all directories that were at path for purging, so that none comes back. Those of another
- * identity stay as they are if the export does not let this one rename them. *ret_trashed is set
- * if a directory was renamed: a purge that is under way does not see its new name.
+ * Release all directories that were at path for purging, so that none comes back, up to one that
+ * check() refuses; NULL refuses none. Those of another identity stay as they are if the export does
+ * not let this one rename them. *ret_trashed is set if a directory was renamed: a purge that is
+ * under way does not see its new name.
  */
-int directory_trash_release_all(struct nfs_client *c, const char *path, bool *ret_trashed,
-				struct error *err);
+int directory_trash_release_all(struct nfs_client *c, const char *path, directory_release_fn check,
+				const void *data, bool *ret_trashed, struct error *err);
 
 /*
  * Purge what deletions have moved into the trash under that key, in this call or an earlier one.

@@ -288,20 +288,27 @@ int directory_stays_gone(struct nfs_client *c, const char *path, struct error *e
 	return r == 0 ? directory_is_gone(c, path, err) : r;
 }
 
-int directory_trash_release_all(struct nfs_client *c, const char *path, bool *ret_trashed,
-				struct error *err)
+int directory_trash_release_all(struct nfs_client *c, const char *path, directory_release_fn check,
+				const void *data, bool *ret_trashed, struct error *err)
 {
 	cleanup_strv struct strv names = { NULL, 0 };
 	char key[RECORD_NAME_MAX + 1];
 	const struct nfs_handle *trash;
+	struct nfs_handle trashed;
 	size_t i;
 	int r;
 
 	directory_trash_key(key, path);
 	r = list_trash(c, path, is_trash_for, &trash, &names, err);
 	for (i = 0; i < names.n && r == 0; i++) {
-		r = release_entry(c, trash, names.items[i], key);
-		*ret_trashed = *ret_trashed || r == 0;
+		r = nfs_lookup(c, trash, names.items[i], &trashed, NULL);
+		if (r == 0) {
+			r = check != NULL ? check(c, &trashed, data, err) : 0;
+			if (r < 0)
+				return r;
+			r = release_entry(c, trash, names.items[i], key);
+			*ret_trashed = *ret_trashed || r == 0;
+		}
 		/* Gone, or of another identity: if root is squashed, only that may move it. */
 		if (r == -ENOENT || r == -EACCES || r == -EPERM)
 			r = 0;

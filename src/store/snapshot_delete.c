@@ -48,7 +48,7 @@ static int release_foreign(struct nfs_client *c, const struct tombstone *t,
 	r = owner_find(c, t->dir, q, &owner, err);
 	if (r != 0)
 		return r < 0 ? r : 0;
-	r = directory_trash_release_all(c, t->dir, ret_trashed, err);
+	r = tombstone_release_trash(c, t, t->dir, ret_trashed, err);
 	return r < 0 ? r : has_archive_now(c, t, err);
 }
 

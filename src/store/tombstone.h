@@ -89,6 +89,15 @@ int tombstone_is_in_place(struct nfs_client *c, const struct tombstone *t, bool 
 int tombstone_remove_directory(struct nfs_client *c, struct tombstone *t, tombstone_users_fn users,
 			       bool *ret_trashed, struct error *err);
 
+/*
+ * Release what other deletions have moved from path into the trash, as
+ * directory_trash_release_all(), so that it cannot come back (rule 6). ABORTED if the tombstone has
+ * gone or, without a tombstone, if a volume or snapshot may have had it there by now, or may have
+ * left it to be kept.
+ */
+int tombstone_release_trash(struct nfs_client *c, const struct tombstone *t, const char *path,
+			    bool *ret_trashed, struct error *err);
+
 /* Purge what such removals have moved into the trash, as directory_purge(). */
 int tombstone_purge_directory(struct nfs_client *c, const struct tombstone *t, struct error *err);
 

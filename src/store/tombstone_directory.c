@@ -18,6 +18,7 @@
 #include "store/directory.h"
 #include "store/directory_change.h"
 #include "store/layout.h"
+#include "store/owner.h"
 #include "store/staging.h"
 #include "tree/remove.h"
 
@@ -70,6 +71,40 @@ static int tombstone_find_directory(struct nfs_client *c, const struct tombstone
 	return tombstone_check(c, t, err);
 }
 
+/*
+ * What was found in the trash is nobody else's as long as the tombstone stays (rule 1). Without
+ * one, there may be a new user, which had its record before its directory was made and moved, or a
+ * note that such a user has left.
+ */
+static int check_release(struct nfs_client *c, const struct nfs_handle *trashed, const void *data,
+			 struct error *err)
+{
+	const struct tombstone *t = data;
+	const struct owner_question q = {
+		.volume = t->key,
+		.scope = OWNER_ALL,
+		.policies = true,
+		.moved = trashed,
+	};
+	struct owner owner;
+	int r;
+
+	if (t->name[0] != '\0' || t->no_room)
+		return tombstone_check(c, t, err);
+	r = owner_find(c, t->dir, &q, &owner, err);
+	if (r < 0)
+		return r;
+	if (r == 0 && owner.policy == ON_DELETE_DELETE && owner.policy_around == ON_DELETE_DELETE)
+		return 0;
+	return directory_is_moving(t->dir, err);
+}
+
+int tombstone_release_trash(struct nfs_client *c, const struct tombstone *t, const char *path,
+			    bool *ret_trashed, struct error *err)
+{
+	return directory_trash_release_all(c, path, check_release, t, ret_trashed, err);
+}
+
 int tombstone_is_in_place(struct nfs_client *c, const struct tombstone *t, bool *ret_trashed,
 			  struct error *err)
 {
@@ -77,7 +112,7 @@ int tombstone_is_in_place(struct nfs_client *c, const struct tombstone *t, bool 
 
 	if (r != 0 || staging_state_of(&t->record).built == NULL)
 		return r;
-	r = directory_trash_release_all(c, t->dir, ret_trashed, err);
+	r = tombstone_release_trash(c, t, t->dir, ret_trashed, err);
 	return r < 0 ? r : staging_is_in_place(c, &t->record, t->dir, err);
 }
 
@@ -90,7 +125,7 @@ static int find_directory_to_remove(struct nfs_client *c, const struct tombstone
 
 	if (r != -ENOENT)
 		return r;
-	r = directory_trash_release_all(c, t->dir, ret_trashed, err);
+	r = tombstone_release_trash(c, t, t->dir, ret_trashed, err);
 	return r < 0 ? r : tombstone_find_directory(c, t, place, ret, err);
 }
 
@@ -269,7 +304,7 @@ int tombstone_remove_directory(struct nfs_client *c, struct tombstone *t, tombst
 		return deletion_was_finished(t, err);
 	/* Rule 6: another deletion has moved it since we looked, and may be dead. */
 	if (was_gone) {
-		r = directory_trash_release_all(c, t->dir, ret_trashed, err);
+		r = tombstone_release_trash(c, t, t->dir, ret_trashed, err);
 		if (r < 0)
 			return r;
 	}
@@ -344,7 +379,7 @@ int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t,
 		return r;
 	/* The older archive may be in the trash, unchecked, since an earlier attempt died. */
 	if (r > 0 && replace && archive != NULL) {
-		int released = directory_trash_release_all(c, archive, ret_trashed, err);
+		int released = tombstone_release_trash(c, t, archive, ret_trashed, err);
 
 		if (released < 0)
 			return released;

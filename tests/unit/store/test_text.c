@@ -377,7 +377,9 @@ START_TEST(test_in_trash)
 		check_int(row, "is a directory's",
 			  directory_may_come_back(next, "unfinished", &err), 0);
 		check_int(row, "release",
-			  directory_trash_release_all(next, "unfinished", &trashed, &err), 0);
+			  directory_trash_release_all(next, "unfinished", NULL, NULL, &trashed,
+						      &err),
+			  0);
 		after = fake_nfs_list(f, NULL);
 		check_str(row, "what is there", after, before);
 		nfs_client_free(c);

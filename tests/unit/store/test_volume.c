@@ -2008,6 +2008,59 @@ START_TEST(test_kept_while_moved)
 }
 END_TEST
 
+/* Another volume gets the directory, and a paused deletion of an earlier one moves it. */
+static void made_and_moved(struct fake_nfs *f)
+{
+	struct error err = { .code = ERROR_OK };
+
+	fake_nfs_watch(f, NULL, NULL);
+	check_int("meanwhile", "create", create(f, &overlapping, 0, &err), 0);
+	fake_nfs_remove(f, "a/b");
+	fake_nfs_put(f, MOVED "/data", NFS_TYPE_FILE, NULL);
+}
+
+/* Another replica finishes the deletion before that. */
+static void deleted_made_and_moved(struct fake_nfs *f)
+{
+	static const struct sample v = { "pvc-1", "a/b", "delete", "0000", "10", 0, NULL, NULL };
+	struct error err = { .code = ERROR_OK };
+
+	fake_nfs_watch(f, NULL, NULL);
+	check_int("meanwhile", "delete", delete (f, &v, &err), 0);
+	made_and_moved(f);
+}
+
+/* A deletion that finds no directory is about to look into the trash. */
+START_TEST(test_nothing_of_others_is_released)
+{
+	static const struct {
+		const char *row;
+		void (*act)(struct fake_nfs *f);
+		bool is_repeated; /* the deletion, after it has succeeded */
+	} rows[] = {
+		{ "repeated", made_and_moved, true },
+		{ "with a tombstone", deleted_made_and_moved, false },
+	};
+	static const struct sample v = { "pvc-1", "a/b", "delete", "0000", "10", 0, NULL, NULL };
+	const char *row = rows[_i].row;
+	struct meanwhile m = { NFS_OP_LOOKUP, "trash", rows[_i].act, 0 };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	check_int(row, "create", create(f, &v, 0, &err), 0);
+	if (rows[_i].is_repeated)
+		check_int(row, "delete", delete (f, &v, &err), 0);
+	else
+		fake_nfs_remove(f, "a/b");
+	fake_nfs_watch(f, act_once, &m);
+	check_that(row, "delete fails", delete (f, &v, &err) < 0);
+	check_error(row, &err, ERROR_ABORTED, "another controller");
+	check_that(row, "it happened", m.act == NULL);
+	check_int(row, "the other's data", fake_nfs_type(f, MOVED "/data"), NFS_TYPE_FILE);
+	fake_nfs_free(f);
+}
+END_TEST
+
 /*
  * A hung server performs the RENAME of a deletion after the volume was deleted by a repeated call,
  * and made again with the same id. Whoever meets that tombstone puts the new record back.
@@ -2391,6 +2444,7 @@ END_TEST
 
 CHECK_MAIN("volume",
 	   .loops = { { test_kept_while_moved, 4 },
+		      { test_nothing_of_others_is_released, 2 },
 		      { test_crash, ARRAY_SIZE(interruptions) },
 		      { test_refused, ARRAY_SIZE(refusals) } },
 	   .tests = {
