@@ -47,9 +47,34 @@ static int decide_directory(const struct new_volume *nv, struct error *err)
 	if (staging_set_ready(nv->rec) < 0)
 		return error_oom(err);
 	r = record_replace(nv->c, nv->folder, nv->key, nv->rec, err);
-	if (r < 0) /* the call may be repeated with this record */
+	if (r < 0) { /* the call may be repeated with this record */
 		record_unset(nv->rec, STAGING_KEY_READY);
+		record_unset(nv->rec, VOLUME_KEY_FOUND);
+	}
 	return r;
+}
+
+/*
+ * Note, in memory, whether the directory that was found has contents: they may be of a deleted
+ * volume around it, whose policy is to keep them. What we may not read counts as such.
+ */
+static int describe_found(const struct new_volume *nv, struct error *err)
+{
+	struct directory_place place;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r = directory_find(nv->c, nv->dir, &place, &handle, &attr, err);
+
+	if (r == -ENOENT)
+		return directory_is_moving(nv->dir, err);
+	if (r < 0)
+		return r;
+	r = nfs_has_entry(nv->c, &handle);
+	if (r < 0 && r != -EACCES && r != -EPERM)
+		return nfs_error_set(err, nv->c, r, "listing '%s'", nv->dir);
+	if (r != 0 && record_set(nv->rec, VOLUME_KEY_FOUND, "1") < 0)
+		return error_oom(err);
+	return 0;
 }
 
 /*
@@ -101,6 +126,8 @@ static int make_directory(struct new_volume *nv, enum volume_existing existing, 
 		r = busy_check_not_deleted(nv->c, nv->dir, err);
 		if (r == 0)
 			r = check_others(nv, err);
+		if (r == 0)
+			r = describe_found(nv, err);
 		if (r < 0)
 			return r;
 	}

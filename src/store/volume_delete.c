@@ -94,9 +94,10 @@ static int apply_earlier_policies(const struct tombstone *t, const struct owner 
 {
 	const struct volume v = volume_of(&t->record);
 	const enum volume_on_delete own = *policy;
+	/* Such a directory was new or empty: it has nothing older in it. */
+	const bool had_it_alone = volume_is_proven_exclusive(&v, t->key) && !v.found;
 
-	/* A proven exclusive directory was new or empty: it has nothing older in it. */
-	if (owner->policy_around != ON_DELETE_DELETE && !volume_is_proven_exclusive(&v, t->key)) {
+	if (owner->policy_around != ON_DELETE_DELETE && !had_it_alone) {
 		log_info("Keeping the directory of a deleted volume: it is inside a directory that is to be retained or archived",
 			 LOG_STR("volume", t->key), LOG_STR("directory", t->dir),
 			 LOG_STR("policy", on_delete_name(owner->policy_around)));

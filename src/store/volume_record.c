@@ -74,6 +74,7 @@ struct volume volume_of(const struct record *rec)
 		.on_delete = volume_setting(rec, VOLUME_KEY_ON_DELETE),
 		.existing = EXISTING_ADOPT,
 		.claim = volume_claim(record_get(rec, VOLUME_KEY_CLAIM)),
+		.found = record_get(rec, VOLUME_KEY_FOUND) != NULL,
 		.source = record_get(rec, VOLUME_KEY_SOURCE),
 		.staging = staging_state_of(rec),
 	};

@@ -26,6 +26,7 @@
 #define VOLUME_KEY_CLAIM "claim"
 #define VOLUME_CLAIM_EXCLUSIVE "exclusive"
 #define VOLUME_CLAIM_SHARED "shared"
+#define VOLUME_KEY_FOUND "found" /* only if an exclusive claim got a directory with contents */
 #define VOLUME_KEY_UID "uid" /* only if a uid was given; decimal */
 #define VOLUME_KEY_GID "gid"
 #define VOLUME_KEY_VERSION "vers" /* NFS version that created the volume: "3" or "4" */
@@ -72,6 +73,7 @@ struct volume {
 	bool has_existing;
 	enum volume_existing existing; /* EXISTING_ADOPT if the record has none */
 	enum volume_claim claim;
+	bool found; /* the directory had contents when the claim was decided */
 	const char *source;
 	struct staging_state staging;
 

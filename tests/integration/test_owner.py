@@ -216,6 +216,20 @@ class Owners(Calls, OnServer):
         self.delete(alone)
         self.is_clean()
 
+    def test_claim_of_a_part_of_what_was_kept(self):
+        """A claim takes it by its name, with its contents, and leaves it when it goes."""
+        kept = self.create("pv-1", subDir="ns", onDelete="retain").volume_id
+        with self.server_down():
+            os.makedirs(self.path("ns", "claim"))
+            self.write("ns", "claim", "file")
+        self.delete(kept)
+        volume = self.claim("pv-2", "ns", "claim")
+        self.is_kept("ns", "claim", "file")
+        self.delete(volume)
+        self.is_kept("ns", "claim", "file")
+        self.delete(self.claim("pv-3", "ns", "new"))
+        self.assertEqual(os.listdir(self.path("ns")), ["claim"])
+
     def test_ids_go_by_what_was_kept(self):
         """Of volumes of csi-driver-nfs, which have no record."""
         ids = self.two_volumes("retain", "p", "p")

@@ -1220,6 +1220,25 @@ START_TEST(test_kept_is_taken)
 }
 END_TEST
 
+/* A claim that takes a part of a retained directory, with what is in it, does not take it along. */
+START_TEST(test_kept_is_claimed)
+{
+	static const struct sample first = RETAIN("v1", "p"), claim = CLASS("v2", "p/y");
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	check_int("claimed", "first", create(f, &first, &err), 0);
+	put_file(f, "p/y");
+	check_int("claimed", "first goes", delete (f, &first, &err), 0);
+	check_int("claimed", "claim", create(f, &claim, &err), 0);
+	check_int("claimed", "claim again", create(f, &claim, &err), 0);
+	check_int("claimed", "claim goes", delete (f, &claim, &err), 0);
+	check_that("claimed", "the first's data", has_file(f, "p/y"));
+	check_that("claimed", "no record", !has_record(f, "v2"));
+	fake_nfs_free(f);
+}
+END_TEST
+
 /* Neither deletion need come to its end: of what, and how it goes on. */
 struct cut_deletion {
 	bool second; /* the second volume's is cut off */
@@ -1681,6 +1700,7 @@ CHECK_MAIN("owner", .tests = {
 			    test_kept,
 			    test_kept_ends,
 			    test_kept_is_taken,
+			    test_kept_is_claimed,
 			    test_kept_crash,
 			    test_kept_race,
 			    test_kept_from_late_deletions,
