@@ -340,11 +340,12 @@ static int create_snapshot(struct snapshot_request *wanted,
 			       err);
 		if (r < 0)
 			return r;
-		r = claim_take(&make, wanted->driver, &wanted->export, &owner, BUSY_MAKE,
-			       wanted->id.subdir, err);
-		if (r < 0)
-			return r;
 	}
+	/* Without the volume, too: see create_volume(). */
+	r = claim_take(&make, wanted->driver, &wanted->export, &owner, BUSY_MAKE, wanted->id.subdir,
+		       err);
+	if (r < 0)
+		return r;
 	wanted->use = use;
 	wanted->make = make;
 	session_begin_as(&s, wanted->driver, &wanted->export, &owner, err);

@@ -336,8 +336,11 @@ static int create_volume(const struct csi_driver *driver, struct creation *creat
 			  creation_directory(creation), false, &dir_lock, err);
 	if (r < 0)
 		return r;
-	/* Tell other replicas about work that takes long. */
-	if (source->kind != VOLUME_SOURCE_NONE && source->missing.code == ERROR_OK) {
+	/*
+	 * Tell other replicas about work that takes long. Without the source, too: a killed attempt
+	 * may have left a note, and after a final answer nobody comes back to remove it.
+	 */
+	if (source->kind != VOLUME_SOURCE_NONE) {
 		r = claim_take(&make, driver, &creation->export, &creation->params.owner, BUSY_MAKE,
 			       creation_directory(creation), err);
 		if (r < 0)

@@ -13,6 +13,7 @@
 #include "csi/copy_turn.h"
 #include "csi/services.h"
 #include "net/address.h"
+#include "store/holder.h"
 #include "fake/nfs.h"
 #include "check_util.h"
 
@@ -693,6 +694,36 @@ START_TEST(test_hidden_source)
 }
 END_TEST
 
+/* -------- what killed attempts left -------- */
+
+/* The source is gone by now, so that nobody comes back after this answer. */
+START_TEST(test_note_of_killed_attempt)
+{
+	static const struct copy gone[] = {
+		{ "clone", "s#e#pvc-9##" },
+		{ "restored", .snapshot = "s#e#snap-9#snap-9#pvc-9" },
+		{ "snapshot", "s#e#pvc-9##", .is_snapshot = true },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(gone); i++) {
+		char note[128];
+		struct bench b;
+		struct error err;
+
+		bench_init(&b);
+		make_sources(&b);
+		(void)snprintf(note, sizeof(note), ".csi-nfs/busy/%s~m~%s.1", gone[i].name,
+			       store_holder());
+		fake_nfs_put(b.nfs, note, NFS_TYPE_SYMLINK, "v=1");
+		err = make_copy(&b, &gone[i]);
+		check_error(gone[i].name, &err, ERROR_NOT_FOUND, "-9");
+		check_int(gone[i].name, "the note", fake_nfs_type(b.nfs, note), NFS_TYPE_UNKNOWN);
+		bench_done(&b);
+	}
+}
+END_TEST
+
 /* -------- trees around their copies -------- */
 
 START_TEST(test_share_in_source)
@@ -771,5 +802,6 @@ CHECK_MAIN("copies", .setup = setup,
 		   test_places_of_copies,
 		   test_hangs_up,
 		   test_hidden_source,
+		   test_note_of_killed_attempt,
 		   test_share_in_source,
 	   })
