@@ -242,24 +242,6 @@ static int snapshot_check_finished(struct nfs_client *c, const struct volume_id 
 			 c->export.share);
 }
 
-/* Answer a call whose volume is gone: find a finished snapshot of it, or undo a half-made one. */
-static int answer_without_source(struct nfs_client *c, const struct volume_id *id,
-				 const struct staging *s, const struct snapshot_filler *filler,
-				 struct error *err)
-{
-	struct error why = { .code = ERROR_OK };
-	int r = adopt_snapshot_record(c, s, &why);
-
-	if (r == 0 && staging_state_of(s->rec).ready)
-		return snapshot_check_finished(c, id, s, err);
-	*err = why.code == ERROR_ALREADY_EXISTS || why.code == ERROR_FAILED_PRECONDITION
-		       ? why
-		       : *filler->missing;
-	if (r == 0)
-		undo_snapshot(c, s, filler->ret_trashed, err);
-	return -ENOENT;
-}
-
 /*
  * The archive went while it was adopted: another replica has deleted the snapshot. Take the record
  * back, which would tell later calls that somebody had removed the archive of a finished one.
@@ -294,6 +276,36 @@ static int make_snapshot(struct nfs_client *c, const struct volume_id *id, struc
 	if (r == 0)
 		r = staging_make(c, s, err);
 	return r < 0 ? r : check_record_remains(c, s, err);
+}
+
+/*
+ * Answer a call whose volume is gone: find a finished snapshot of it, finish one that a killed
+ * attempt has put in place, or undo a half-made one.
+ */
+static int answer_without_source(struct nfs_client *c, const struct volume_id *id,
+				 struct staging *s, const struct snapshot_filler *filler,
+				 struct error *err)
+{
+	struct error why = { .code = ERROR_OK };
+	int in_place, r = adopt_snapshot_record(c, s, &why);
+
+	if (r == 0 && staging_state_of(s->rec).ready)
+		return snapshot_check_finished(c, id, s, err);
+	in_place = r == 0 ? staging_is_in_place(c, s->rec, s->path, err) : 0;
+	if (in_place < 0)
+		return in_place;
+	if (in_place > 0) {
+		r = make_snapshot(c, id, s, filler, NULL, err);
+		if (r < 0)
+			undo_snapshot(c, s, filler->ret_trashed, err);
+		return r;
+	}
+	*err = why.code == ERROR_ALREADY_EXISTS || why.code == ERROR_FAILED_PRECONDITION
+		       ? why
+		       : *filler->missing;
+	if (r == 0)
+		undo_snapshot(c, s, filler->ret_trashed, err);
+	return -ENOENT;
 }
 
 int snapshot_create(struct nfs_client *c, const struct volume_id *id, struct record *rec,

@@ -99,19 +99,20 @@ static int check_archive(struct nfs_client *c, void *data, struct error *err)
 	return first == 0 ? 0 : error_set(err, ERROR_DATA_LOSS, "it is only a part");
 }
 
-static int create_as(struct fake_nfs *f, uint32_t number, bool is_tree, struct error *err)
+/* missing: why the volume cannot be read. */
+static int create_of(struct fake_nfs *f, uint32_t number, bool is_tree, const struct error *missing,
+		     struct error *err)
 {
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
 	cleanup_record struct record rec = { .n = 0 }, volume = { .n = 0 };
 	cleanup_volume_id struct volume_id id = { .server = NULL };
-	const struct error missing = { .code = ERROR_OK };
 	struct attempt attempt = { f, &rec, number, is_tree };
 	bool trashed = false;
 	const struct snapshot_filler filler = {
 		.fill = fill,
 		.check = check_archive,
 		.data = &attempt,
-		.missing = &missing,
+		.missing = missing,
 		.ret_trashed = &trashed,
 	};
 	const struct snapshot_info info = {
@@ -126,6 +127,13 @@ static int create_as(struct fake_nfs *f, uint32_t number, bool is_tree, struct e
 	ck_assert_int_eq(volume_id_parse(&id, ID), 0);
 	ck_assert_int_eq(snapshot_describe(&rec, &info, &volume), 0);
 	return snapshot_create(c, &id, &rec, &filler, err);
+}
+
+static int create_as(struct fake_nfs *f, uint32_t number, bool is_tree, struct error *err)
+{
+	const struct error none = { .code = ERROR_OK };
+
+	return create_of(f, number, is_tree, &none, err);
 }
 
 static int create(struct fake_nfs *f, uint32_t number, struct error *err)
@@ -977,11 +985,60 @@ START_TEST(test_part)
 }
 END_TEST
 
+/* Killed at the nth operation; then the volume goes. Return false if there are fewer. */
+static bool killed_without_volume(unsigned int n, bool after, bool is_tree, int *finished)
+{
+	const struct fake_failure failure = { .nth = n, .error = -ECONNABORTED, .after = after };
+	const struct error missing = { .code = ERROR_NOT_FOUND, .msg = "the volume is gone" };
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+	bool killed;
+	char row[64];
+	int r;
+
+	(void)snprintf(row, sizeof(row), "%s operation %u", after ? "after" : "before", n);
+	fake_nfs_fail(f, &failure);
+	r = create_as(f, 7, is_tree, &err);
+	killed = fake_nfs_operations(f) >= n;
+	fake_nfs_fail(f, NULL);
+	if (!killed)
+		check_int(row, "undisturbed", r, 0);
+	r = create_of(f, 8, is_tree, &missing, &err);
+	if (r == 0) {
+		++*finished;
+		check_int(row, "again", create_of(f, 9, is_tree, &missing, &err), 0);
+		check_int(row, "contents", fake_nfs_type(f, is_tree ? TREE : ARCHIVE),
+			  is_tree ? NFS_TYPE_DIRECTORY : NFS_TYPE_FILE);
+	} else {
+		check_error(row, &err, ERROR_NOT_FOUND, "gone");
+		check_int(row, "record", fake_nfs_type(f, RECORD), NFS_TYPE_UNKNOWN);
+		check_int(row, "directory", fake_nfs_type(f, "snap"), NFS_TYPE_UNKNOWN);
+	}
+	fake_nfs_free(f);
+	return killed;
+}
+
+/* What is whole is finished, and what is not is undone: no code asks the caller to come back. */
+START_TEST(test_killed_without_volume)
+{
+	int i, finished = 0;
+	unsigned int n;
+
+	for (i = 0; i < 4; i++) {
+		for (n = 1; killed_without_volume(n, i % 2 != 0, i / 2 != 0, &finished); n++)
+			;
+		check_that("killed", "there were operations", n > 20);
+	}
+	check_that("killed", "some were in place", finished > 4);
+}
+END_TEST
+
 CHECK_MAIN("snapshot",
 	   .tests = { test_cut, test_archive_gone, test_damaged, test_recorded_file,
 		      test_recorded_tree, test_foreign_tree, test_foreign_archive, test_part,
 		      test_deleted_beside_a_restore, test_tombstone_of_a_backup, test_record_gone,
-		      test_deletion_given_up, test_moved_by_another, test_put_back },
+		      test_deletion_given_up, test_moved_by_another, test_put_back,
+		      test_killed_without_volume },
 	   .loops = { { test_killed, 2 },
 		      { test_killed_deletion, 8 },
 		      { test_killed_tree, 4 },
