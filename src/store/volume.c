@@ -13,6 +13,7 @@
 #include "nfs/error.h"
 #include "store/busy.h"
 #include "store/directory.h"
+#include "store/directory_change.h"
 #include "store/layout.h"
 #include "store/owner.h"
 #include "store/users.h"
@@ -158,6 +159,13 @@ int volume_find(struct nfs_client *c, const struct volume_id *id, const struct r
 	r = volume_look(c, id, rec, &has_directory, err);
 	if (r < 0)
 		return r;
+	/* A paused deletion of an earlier volume may have moved it for a moment (rule 6). */
+	if (!has_directory && rec->n > 0 && !volume_is_unfinished(&v)) {
+		r = directory_stays_gone(c, v.dir, err);
+		if (r < 0)
+			return r;
+		has_directory = r == 0;
+	}
 	if (has_directory && !volume_is_unfinished(&v))
 		return 0;
 	/* csi-driver-nfs may have finished it, which leaves the record as it is. */

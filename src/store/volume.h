@@ -105,7 +105,10 @@ int volume_delete(struct nfs_client *c, const struct volume_id *id, struct recor
 int volume_look(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
 		bool *ret_has_directory, struct error *err);
 
-/* Check that the directory is there and the volume is finished: 0, or -ENOENT with NOT_FOUND. */
+/*
+ * Check that the directory is there and the volume is finished: 0, or -ENOENT with NOT_FOUND.
+ * ABORTED if the directory is in the trash and may come back.
+ */
 int volume_find(struct nfs_client *c, const struct volume_id *id, const struct record *rec,
 		struct error *err);
 

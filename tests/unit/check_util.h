@@ -113,7 +113,7 @@ struct check_suite {
 	const char *name;
 	int build; /* CHECK_BUILD */
 	void (*setup)(void), (*teardown)(void); /* either may be NULL */
-	const TTest *tests[48]; /* up to the first NULL */
+	const TTest *tests[52]; /* up to the first NULL */
 	struct check_loop loops[16]; /* up to the first without a test */
 	const TTest *native[8]; /* not under qemu-user, where CK_EXCLUDE_TAGS is "native" */
 };

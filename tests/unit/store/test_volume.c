@@ -891,6 +891,28 @@ START_TEST(test_find_unfinished)
 }
 END_TEST
 
+/*
+ * A paused deletion of an earlier volume has moved the directory, and puts it back. No code may
+ * tell the caller that the volume does not exist.
+ */
+START_TEST(test_find_moved)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+
+	check_int("made", "create", create_empty(f, &flat, &err), 0);
+	fake_nfs_remove(f, "pvc-1");
+	check_int("gone", "find", find(f, &flat, &err), -ENOENT);
+	check_error("gone", &err, ERROR_NOT_FOUND, "directory 'pvc-1'");
+	fake_nfs_put(f, ".csi-nfs/trash/pvc-1.1.2.h3/file", NFS_TYPE_FILE, NULL);
+	check_that("moved", "find fails", find(f, &flat, &err) < 0);
+	check_error("moved", &err, ERROR_ABORTED, "pvc-1");
+	fake_nfs_put(f, "pvc-1", NFS_TYPE_DIRECTORY, NULL);
+	check_int("back", "find", find(f, &flat, &err), 0);
+	fake_nfs_free(f);
+}
+END_TEST
+
 /* An id that joins the key of one volume with the directory of another acts on neither. */
 START_TEST(test_id_of_another_directory)
 {
@@ -2456,6 +2478,7 @@ CHECK_MAIN("volume",
 		   test_policy,
 		   test_default_changes,
 		   test_find_unfinished,
+		   test_find_moved,
 		   test_id_of_another_directory,
 		   test_id_without_its_directory,
 		   test_archive_collision,
