@@ -382,6 +382,20 @@ int record_forget(struct nfs_client *c, const struct nfs_handle *dir, const char
 	return r < 0 ? r : empty_grave(c, dir, key, err);
 }
 
+int record_find_remains(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			struct nfs_attr *ret, struct error *err)
+{
+	char grave[RECORD_LINK_NAME_SIZE];
+	struct nfs_handle unused;
+	int r;
+
+	record_grave_name(grave, key);
+	r = nfs_lookup_full(c, dir, grave, &unused, ret);
+	if (r == -ENOENT)
+		return 0;
+	return r < 0 ? record_link_failed(c, r, "looking for what is left of", key, err) : 1;
+}
+
 int record_remove_buried(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
 			 const struct nfs_handle *in, const char *name, const struct record *rec,
 			 struct error *err)

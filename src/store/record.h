@@ -152,6 +152,13 @@ int record_forget(struct nfs_client *c, const struct nfs_handle *dir, const char
 		  const struct record *rec, struct error *err);
 
 /*
+ * Look for what an interrupted removal has left of the record. Return 1 with the attributes of the
+ * link that leads to its parts, 0 if there is nothing, or a negative errno.
+ */
+int record_find_remains(struct nfs_client *c, const struct nfs_handle *dir, const char *key,
+			struct nfs_attr *ret, struct error *err);
+
+/*
  * Remove the draft of a creation or a replacement, with its parts, so that the call that wrote it
  * cannot finish: it was interrupted, or another replica is at work on it. Call this after the
  * record itself has gone, so that no new replacement begins. Return 0 also if there is no draft.

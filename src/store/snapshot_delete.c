@@ -190,7 +190,9 @@ int snapshot_find_buried_owner(struct nfs_client *c, const char *name, struct vo
 	struct snapshot_burial_search search = { .dir = name, .owner = ret };
 	int r = busy_each(c, name, take_owner_if_of_snapshot, &search, err);
 
-	return r < 0 ? r : 0;
+	if (r != 0)
+		return r < 0 ? r : 0;
+	return tombstone_find_remains_owner(c, STORE_SNAPSHOTS, name, ret, err);
 }
 
 /* Set the tombstone, or adopt one of an interrupted deletion or of another replica. */

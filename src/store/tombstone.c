@@ -353,6 +353,26 @@ int tombstone_adopt(struct nfs_client *c, struct tombstone *t, const char *name,
 	return r;
 }
 
+int tombstone_find_remains_owner(struct nfs_client *c, enum store_place folder, const char *key,
+				 struct volume_owner *ret, struct error *err)
+{
+	const struct nfs_handle *records;
+	struct nfs_attr attr;
+	int r;
+
+	if (!volume_key_can_have_record(key))
+		return 0;
+	r = store_folder(c, folder, false, &records, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = record_find_remains(c, records, key, &attr, err);
+	if (r > 0 && attr.has_owner)
+		*ret = (struct volume_owner){
+			.has_uid = true, .uid = attr.uid, .has_gid = true, .gid = attr.gid
+		};
+	return r < 0 ? r : 0;
+}
+
 static int forget_if_replaced(struct nfs_client *c, const char *name, enum busy_kind kind,
 			      void *data, struct error *err)
 {

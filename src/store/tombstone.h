@@ -68,6 +68,14 @@ int tombstone_peek(struct nfs_client *c, struct tombstone *t, const char *name, 
 int tombstone_adopt(struct nfs_client *c, struct tombstone *t, const char *name, struct error *err);
 
 /*
+ * Find the identity that owns what a killed deletion has left of a record in that folder, after its
+ * tombstone has gone: only that one may remove it where the export squashes root. *ret is left
+ * alone if there is nothing.
+ */
+int tombstone_find_remains_owner(struct nfs_client *c, enum store_place folder, const char *key,
+				 struct volume_owner *ret, struct error *err);
+
+/*
  * Whether another call has begun to use the path: 1, 0 or a negative errno. If the directory was
  * empty, every user counts; else only those that may have found and adopted it (rule 5).
  */

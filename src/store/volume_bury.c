@@ -78,7 +78,9 @@ int volume_find_buried_owner(struct nfs_client *c, const struct volume_id *id,
 	struct volume_burial_search search = { .key = volume_id_key(id), .owner = ret };
 	int r = busy_each(c, NULL, take_owner_if_of_volume, &search, err);
 
-	return r < 0 ? r : 0;
+	if (r != 0)
+		return r < 0 ? r : 0;
+	return tombstone_find_remains_owner(c, STORE_VOLUMES, search.key, ret, err);
 }
 
 /* Set a tombstone for a volume of csi-driver-nfs, which has no record to rename. */

@@ -913,6 +913,48 @@ START_TEST(test_find_moved)
 }
 END_TEST
 
+/* Where root is squashed, only the user that began a deletion may remove what is left of it. */
+START_TEST(test_owner_of_remains)
+{
+	const struct volume_disposal how = { .policy = ON_DELETE_DELETE };
+	const struct volume_owner squashed = { .has_uid = false };
+	unsigned int n, graves = 0;
+	bool killed = true;
+
+	for (n = 1; killed; n++) {
+		const struct fake_failure failure = { .nth = n, .error = -ECONNABORTED };
+		struct fake_nfs *f = fake_nfs_new();
+		struct nfs_client *c = fake_nfs_connect(f);
+		cleanup_volume_id struct volume_id id = { .server = NULL };
+		cleanup_record struct record rec = { .n = 0 };
+		struct error err = { .code = ERROR_OK };
+		struct volume_owner owner = squashed;
+		bool unused;
+
+		check_int("made", "create", create_as(f, 1000, &wordy, 10, &err), 0);
+		check_int("id", "parse", volume_id_parse(&id, "fake#share#pvc-1##"), 0);
+		c->export.uid = c->export.gid = 1000;
+		check_int("record", "read", volume_read(c, &id, &rec, &err), 0);
+		fake_nfs_fail(f, &failure);
+		(void)volume_delete(c, &id, &rec, &how, &unused, &err);
+		killed = fake_nfs_operations(f) >= n;
+		fake_nfs_fail(f, NULL);
+		nfs_client_free(c);
+		c = fake_nfs_connect(f);
+		error_clear(&err);
+		check_int("owner", "find", volume_find_buried_owner(c, &id, &owner, &err), 0);
+		if (fake_nfs_type(f, ".csi-nfs/volumes/pvc-1~removed") != NFS_TYPE_UNKNOWN) {
+			graves++;
+			check_that("grave", "its owner is found",
+				   owner.has_uid && owner.uid == 1000 && owner.has_gid);
+		}
+		nfs_client_free(c);
+		fake_nfs_free(f);
+	}
+	check_that("killed", "some have left a grave", graves > 1);
+}
+END_TEST
+
 /* An id that joins the key of one volume with the directory of another acts on neither. */
 START_TEST(test_id_of_another_directory)
 {
@@ -2479,6 +2521,7 @@ CHECK_MAIN("volume",
 		   test_default_changes,
 		   test_find_unfinished,
 		   test_find_moved,
+		   test_owner_of_remains,
 		   test_id_of_another_directory,
 		   test_id_without_its_directory,
 		   test_archive_collision,
