@@ -42,8 +42,7 @@ static int release_foreign(struct nfs_client *c, const struct tombstone *t,
 	struct owner owner;
 	int r;
 
-	if (t->record.n == 0 || staging_state_of(&t->record).built != NULL ||
-	    (tombstone_is_new(t) && !t->is_adopted))
+	if (t->record.n == 0 || staging_state_of(&t->record).built != NULL)
 		return 0;
 	r = owner_find(c, t->dir, q, &owner, err);
 	if (r != 0)
