@@ -93,6 +93,7 @@ static int remove_tree(struct nfs_client *c, const struct nfs_handle *dir, const
 		.name = name,
 		.known = known,
 		.stats = stats != NULL ? stats : &unused,
+		.epoch = 1,
 		.err = err,
 	};
 	int r;

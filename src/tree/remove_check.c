@@ -4,7 +4,8 @@
 /*
  * Check that a directory is still part of the tree. A handle follows its directory: if somebody
  * moves a directory out of the trash to rescue its contents, it must not be emptied there. So each
- * open directory and those above it are looked up under their names from time to time.
+ * open directory and those above it are looked up under their names from time to time. A node
+ * remembers when that was done for its whole path, since a tree may be thousands of levels deep.
  */
 
 #include <errno.h>
@@ -36,13 +37,26 @@ static uint64_t check_period_ns(const struct remover *rm, const struct remove_no
 	       slowest_check_ns(rm, now) * 4;
 }
 
+static void node_is_lost(struct remover *rm, struct remove_node *node)
+{
+	node->lost = true;
+	rm->epoch++;
+}
+
+/* Whether an earlier call has found that neither the node nor one above needs a check by now. */
+static bool path_is_checked(const struct remover *rm, const struct remove_node *node, uint64_t now,
+			    uint64_t period)
+{
+	return node->path_epoch == rm->epoch && now - node->path_checked_ns < period;
+}
+
 static void check_take_reply(struct remover *rm, struct remove_node *node, const struct nfs_op *op)
 {
 	if (op->error == 0 && nfs_handle_is_equal(&op->handle, &node->handle))
 		return;
 	if (op->error == 0 && node->parent == NULL && rm->known != NULL) {
 		rm->replaced = true;
-		node->lost = true;
+		node_is_lost(rm, node);
 		return;
 	}
 	/*
@@ -62,6 +76,7 @@ static void check_take_reply(struct remover *rm, struct remove_node *node, const
 	if (op->error == -ESTALE && node->parent == NULL &&
 	    ++node->stale_tries < REMOVE_STALE_TRIES_MAX) {
 		node->checked_ns = 0;
+		rm->epoch++;
 		return;
 	}
 	if (op->error < 0 && op->error != -ENOENT &&
@@ -69,7 +84,7 @@ static void check_take_reply(struct remover *rm, struct remove_node *node, const
 		remover_fail(rm, op->error, "looking up", node->name);
 		node->failed = true;
 	}
-	node->lost = true;
+	node_is_lost(rm, node);
 }
 
 static void check_replied(struct nfs_op *op)
@@ -117,7 +132,7 @@ static void node_give_up(struct remover *rm, struct remove_node *node)
 	list_remove(&node->queue);
 	remove_node_drop_names(node);
 	remove_node_release(rm, node);
-	node->lost = true;
+	node_is_lost(rm, node);
 	node->state = REMOVE_EMPTY;
 	remove_node_settle(rm, node);
 }
@@ -126,18 +141,29 @@ int remove_node_check(struct remover *rm, struct remove_node *node)
 {
 	const uint64_t now = clock_now_ns(), period = check_period_ns(rm, node, now);
 	const bool has_handle = node->state != REMOVE_LOOKUP && node->state != REMOVE_UNLINK;
+	struct remove_node *const lowest = has_handle ? node : node->parent;
 	struct remove_node *above;
+	uint64_t earliest = now;
 	bool wait = false;
 
-	for (above = node; above != NULL; above = above->parent) {
+	for (above = node; above != NULL && !path_is_checked(rm, above, now, period);
+	     above = above->parent) {
 		if (above->lost) {
 			node_give_up(rm, node);
 			return 0;
 		}
 	}
-	for (above = has_handle ? node : node->parent; above != NULL; above = above->parent) {
-		if (now - above->checked_ns < period)
+	for (above = lowest; above != NULL; above = above->parent) {
+		if (path_is_checked(rm, above, now, period)) {
+			if (above->path_checked_ns < earliest)
+				earliest = above->path_checked_ns;
+			break;
+		}
+		if (now - above->checked_ns < period) {
+			if (above->checked_ns < earliest)
+				earliest = above->checked_ns;
 			continue;
+		}
 		wait = true;
 		if (!above->checking && rm->work.writing < nfs_window(rm->work.to)) {
 			int r = check_start(rm, above);
@@ -146,9 +172,14 @@ int remove_node_check(struct remover *rm, struct remove_node *node)
 				return r;
 		}
 	}
-	if (!wait)
-		return 1;
-	list_remove(&node->queue);
-	list_add_tail(&rm->waiting, &node->queue);
-	return 0;
+	if (wait) {
+		list_remove(&node->queue);
+		list_add_tail(&rm->waiting, &node->queue);
+		return 0;
+	}
+	if (lowest != NULL) {
+		lowest->path_checked_ns = earliest;
+		lowest->path_epoch = rm->epoch;
+	}
+	return 1;
 }

@@ -67,6 +67,8 @@ struct remove_node {
 	struct nfs_cookies cookies; /* since the listing began */
 	char verifier[8];
 	uint64_t checked_ns; /* when it was last seen under its name */
+	uint64_t path_checked_ns; /* the earliest such time of it and those above */
+	unsigned int path_epoch; /* remover.epoch when that was found; any other voids it */
 	struct list names; /* struct remove_name: entries of the page, to be removed */
 	size_t outstanding; /* unfinished entries and children */
 	size_t removed; /* entries and children removed since the last READDIR */
@@ -119,6 +121,7 @@ struct remover {
 	struct list waiting; /* nodes that wait for lookups by remove_node_check() */
 	size_t n_nodes;
 	uint64_t slowest_check_ns, slowest_at_ns; /* the slowest recent check, and its reply */
+	unsigned int epoch; /* never 0; changes when a node is lost, or is to be checked at once */
 	bool finished; /* the root is */
 	uint64_t borders; /* mount points */
 	char border[256]; /* path of the first of them */
