@@ -132,7 +132,7 @@ static void node_give_up(struct remover *rm, struct remove_node *node)
 	list_remove(&node->queue);
 	remove_node_drop_names(node);
 	remove_node_release(rm, node);
-	node_is_lost(rm, node);
+	node->lost = true; /* the one above that was lost has voided the checks already */
 	node->state = REMOVE_EMPTY;
 	remove_node_settle(rm, node);
 }
