@@ -444,6 +444,21 @@ int owner_find(struct nfs_client *c, const char *path, const struct owner_questi
 	return r;
 }
 
+int owner_find_late(struct nfs_client *c, const char *path, const struct owner_question *q,
+		    struct owner *ret, struct error *err)
+{
+	struct owner_question late = *q;
+	int r;
+
+	late.count = OWNER_COUNT_NOTED;
+	r = owner_find(c, path, &late, ret, err);
+	if (r != 0)
+		return r;
+	r = busy_check_recorded_not_deleted(c, path, err);
+	/* A deletion that has failed since the first look has put its record back. */
+	return r < 0 ? r : owner_find(c, path, &late, ret, err);
+}
+
 int owner_refuse(struct nfs_client *c, const char *path, const struct owner *owner,
 		 const char *wanted_by, struct error *err)
 {

@@ -77,6 +77,15 @@ struct owner {
 int owner_find(struct nfs_client *c, const char *path, const struct owner_question *q,
 	       struct owner *ret, struct error *err);
 
+/*
+ * As owner_find(), with OWNER_COUNT_NOTED, for a deletion that has only an id, or for what it may
+ * find in the trash. It may be a late repetition, so the directory may belong to another volume by
+ * now, which is being deleted and is to be archived or retained: its notes count without its
+ * record. A volume whose directory is its name has no notes. ABORTED if it has a tombstone.
+ */
+int owner_find_late(struct nfs_client *c, const char *path, const struct owner_question *q,
+		    struct owner *ret, struct error *err);
+
 /* Refuse with FAILED_PRECONDITION, naming the owner and who wants the directory. */
 int owner_refuse(struct nfs_client *c, const char *path, const struct owner *owner,
 		 const char *wanted_by, struct error *err);

@@ -159,23 +159,6 @@ static int retain_directory(struct nfs_client *c, const struct tombstone *t, boo
 }
 
 /*
- * A deletion that has only an id may be a late repetition. So the directory may belong to another
- * volume by now, which is being deleted and is to be archived: its notes count without its record.
- * A volume whose directory is its name has no notes, so look for its tombstone, and for its record
- * again, because a deletion that fails puts that back.
- */
-static int find_other_owner(struct nfs_client *c, const struct tombstone *t,
-			    const struct owner_question *q, struct owner *ret, struct error *err)
-{
-	int r = owner_find(c, t->dir, q, ret, err);
-
-	if (r != 0 || q->has_record)
-		return r;
-	r = busy_check_recorded_not_deleted(c, t->dir, err);
-	return r < 0 ? r : owner_find(c, t->dir, q, ret, err);
-}
-
-/*
  * Dispose of the directory by the strictest policy of this volume and the earlier ones, unless it
  * has another owner.
  */
@@ -194,7 +177,8 @@ static int dispose_of_directory(struct nfs_client *c, struct tombstone *t,
 		return finish_in_place(c, t, how->purge_now, ret_trashed, err);
 	if (policy == ON_DELETE_RETAIN)
 		return retain_directory(c, t, binds_others, err);
-	r = find_other_owner(c, t, &q, &owner, err);
+	r = q.has_record ? owner_find(c, t->dir, &q, &owner, err)
+			 : owner_find_late(c, t->dir, &q, &owner, err);
 	if (r < 0)
 		return r;
 	if (r > 0)

@@ -21,18 +21,14 @@ struct owner_question volume_question_of_deletion(const struct tombstone *t,
 {
 	const bool has_record = rec->n > 0 && !tombstone_is_new(t);
 	const struct volume v = volume_of(rec);
-	enum owner_count count = OWNER_COUNT_FINISHED;
 
-	if (!has_record)
-		count = OWNER_COUNT_NOTED;
-	else if (volume_is_proven_exclusive(&v, t->key))
-		count = OWNER_COUNT_SHARING;
 	return (struct owner_question){
 		.volume = t->key,
 		.has_record = has_record,
 		.expects_notes = has_record && strcmp(t->key, t->dir) != 0,
 		.scope = OWNER_ALL,
-		.count = count,
+		.count = volume_is_proven_exclusive(&v, t->key) ? OWNER_COUNT_SHARING
+								 : OWNER_COUNT_FINISHED,
 		.policies = true,
 	};
 }
