@@ -278,6 +278,15 @@ static int make_snapshot(struct nfs_client *c, const struct volume_id *id, struc
 	return r < 0 ? r : check_record_remains(c, s, err);
 }
 
+/* The contents were in place a moment ago, and the volume that they came from is gone. */
+static int refuse_to_fill(struct nfs_client *c, const char *name, void *data, struct error *err)
+{
+	(void)c;
+	(void)name;
+	(void)data;
+	return error_set(err, ERROR_ABORTED, "the snapshot is being changed; try again");
+}
+
 /*
  * Answer a call whose volume is gone: find a finished snapshot of it, finish one that a killed
  * attempt has put in place, or undo a half-made one.
@@ -289,22 +298,27 @@ static int answer_without_source(struct nfs_client *c, const struct volume_id *i
 	struct error why = { .code = ERROR_OK };
 	int in_place, r = adopt_snapshot_record(c, s, &why);
 
-	if (r == 0 && staging_state_of(s->rec).ready)
+	if (r < 0 && why.code == ERROR_ABORTED) { /* there is no record */
+		*err = *filler->missing;
+		return -ENOENT;
+	}
+	if (r < 0) {
+		*err = why;
+		return r;
+	}
+	if (staging_state_of(s->rec).ready)
 		return snapshot_check_finished(c, id, s, err);
-	in_place = r == 0 ? staging_is_in_place(c, s->rec, s->path, err) : 0;
-	if (in_place < 0)
-		return in_place;
-	if (in_place > 0) {
-		r = make_snapshot(c, id, s, filler, NULL, err);
+	in_place = staging_is_in_place(c, s->rec, s->path, err);
+	if (in_place != 0) {
+		s->fill = refuse_to_fill;
+		r = in_place > 0 ? make_snapshot(c, id, s, filler, NULL, err) : in_place;
+		*filler->ret_trashed = *filler->ret_trashed || s->trashed;
 		if (r < 0)
 			undo_snapshot(c, s, filler->ret_trashed, err);
 		return r;
 	}
-	*err = why.code == ERROR_ALREADY_EXISTS || why.code == ERROR_FAILED_PRECONDITION
-		       ? why
-		       : *filler->missing;
-	if (r == 0)
-		undo_snapshot(c, s, filler->ret_trashed, err);
+	*err = *filler->missing;
+	undo_snapshot(c, s, filler->ret_trashed, err);
 	return -ENOENT;
 }
 

@@ -1033,6 +1033,61 @@ START_TEST(test_killed_without_volume)
 }
 END_TEST
 
+/* Kill a creation after it has put its contents in place, and before it has recorded that. */
+static struct fake_nfs *killed_in_place(bool is_tree)
+{
+	unsigned int n;
+
+	for (n = 1;; n++) {
+		const struct fake_failure failure = { .nth = n, .error = -ECONNABORTED };
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		int r;
+
+		fake_nfs_fail(f, &failure);
+		r = create_as(f, 7, is_tree, &err);
+		fake_nfs_fail(f, NULL);
+		check_that("killed", "before its end", r < 0);
+		if (fake_nfs_type(f, is_tree ? TREE : ARCHIVE) != NFS_TYPE_UNKNOWN)
+			return f;
+		fake_nfs_free(f);
+	}
+}
+
+/*
+ * The volume has gone, and an operation of the next call fails. Only a call that leaves nothing may
+ * be refused for good.
+ */
+START_TEST(test_fails_without_volume)
+{
+	const struct error missing = { .code = ERROR_NOT_FOUND, .msg = "the volume is gone" };
+	unsigned int n = 0, failed = 0;
+	bool was_reached = true;
+
+	while (was_reached) {
+		const struct fake_failure failure = { .nth = ++n,
+						      .error = _i / 2 ? -EACCES : -ECONNABORTED };
+		struct fake_nfs *f = killed_in_place(_i % 2);
+		struct error err = { .code = ERROR_OK };
+		char row[32];
+		int r;
+
+		(void)snprintf(row, sizeof(row), "operation %u", n);
+		fake_nfs_fail(f, &failure);
+		r = create_of(f, 8, _i % 2, &missing, &err);
+		was_reached = fake_nfs_operations(f) >= n;
+		fake_nfs_fail(f, NULL);
+		failed += r < 0;
+		if (r < 0 && error_is_final(err.code) && err.code != ERROR_PERMISSION_DENIED)
+			check_int(row, "record", fake_nfs_type(f, RECORD), NFS_TYPE_UNKNOWN);
+		error_clear(&err);
+		check_int(row, "again", create_of(f, 9, _i % 2, &missing, &err), 0);
+		fake_nfs_free(f);
+	}
+	check_that("failures", "some were answered", failed > 4);
+}
+END_TEST
+
 CHECK_MAIN("snapshot",
 	   .tests = { test_cut, test_archive_gone, test_damaged, test_recorded_file,
 		      test_recorded_tree, test_foreign_tree, test_foreign_archive, test_part,
@@ -1040,6 +1095,7 @@ CHECK_MAIN("snapshot",
 		      test_deletion_given_up, test_moved_by_another, test_put_back,
 		      test_killed_without_volume },
 	   .loops = { { test_killed, 2 },
+		      { test_fails_without_volume, 4 },
 		      { test_killed_deletion, 8 },
 		      { test_killed_tree, 4 },
 		      { test_killed_foreign, 2 },
