@@ -283,10 +283,34 @@ static bool may_mean_taken(int error)
 	       error == -EINVAL;
 }
 
+/*
+ * Remove an empty directory first, for a server that does not replace one by RENAME. If the RENAME
+ * fails all the same, make the directory again: existingDirectory=require may ask for it.
+ */
+static int clear_and_rename(struct nfs_client *c, const struct nfs_handle *work, const char *name,
+			    struct directory_place *place)
+{
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r;
+
+	r = nfs_lookup(c, &place->parent, place->base, &handle, &attr);
+	if (r == 0)
+		r = nfs_getattr(c, &handle, &attr); /* LOOKUP of version 4 omits the owner */
+	if (r == 0)
+		r = nfs_rmdir(c, &place->parent, place->base);
+	if (r < 0)
+		return r;
+	r = directory_rename(c, work, name, &place->parent, place->base);
+	if (r < 0)
+		(void)directory_make_again(c, place, &attr); /* r tells more */
+	return r;
+}
+
 /* RENAME replaces an empty directory, so look first, if one has to stay. */
 static int rename_into_place(struct nfs_client *c, const struct staging *s,
 			     const struct nfs_handle *work, const char *name,
-			     const struct directory_place *place)
+			     struct directory_place *place)
 {
 	struct nfs_handle handle;
 	int r, cleared;
@@ -299,11 +323,8 @@ static int rename_into_place(struct nfs_client *c, const struct staging *s,
 	r = directory_rename(c, work, name, &place->parent, place->base);
 	if (!s->replaces_empty || !may_mean_taken(r))
 		return r;
-	/* Not every server replaces one. */
-	cleared = nfs_rmdir(c, &place->parent, place->base);
-	if (cleared < 0)
-		return cleared == -ENOENT ? r : cleared;
-	return directory_rename(c, work, name, &place->parent, place->base);
+	cleared = clear_and_rename(c, work, name, place);
+	return cleared == -ENOENT ? r : cleared;
 }
 
 static int put_in_place(struct nfs_client *c, struct staging *s, const struct nfs_handle *work,

@@ -300,6 +300,54 @@ START_TEST(test_required_fails)
 }
 END_TEST
 
+static void fail_once_it_is_cleared(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	static const struct fake_failure failure = { .nth = 1,
+						     .error = -ENOSPC,
+						     .types = 1U << NFS_OP_RENAME };
+	bool *cleared = data;
+
+	if (*cleared || op->type != NFS_OP_RMDIR || !str_eq(op->name, "pvc-1"))
+		return;
+	*cleared = true;
+	fake_nfs_fail(f, &failure);
+}
+
+/* Without room for the second RENAME of such a server, the required directory is made again. */
+START_TEST(test_required_cleared)
+{
+	struct error err = { .code = ERROR_OK };
+	bool cleared = false;
+	unsigned int n;
+
+	for (n = 1; !cleared; n++) {
+		const struct fake_failure failure = { .nth = n,
+						      .error = -EEXIST,
+						      .types = 1U << NFS_OP_RENAME };
+		struct fake_nfs *f = prepared();
+		int r;
+
+		fake_nfs_put(f, "pvc-1", NFS_TYPE_DIRECTORY, NULL);
+		fake_nfs_set(f, "pvc-1", &(struct nfs_attr){ .mode = 02750, .uid = 1000 });
+		fake_nfs_fail(f, &failure);
+		fake_nfs_watch(f, fail_once_it_is_cleared, &cleared);
+		r = create_required(f, &err);
+		check_that("cleared", "there are as many renames", fake_nfs_operations(f) > 0);
+		if (cleared) {
+			check_that("cleared", "create fails", r < 0);
+			check_that("cleared", "room", strstr(err.msg, "space") != NULL);
+			check_int("cleared", "type", fake_nfs_type(f, "pvc-1"), NFS_TYPE_DIRECTORY);
+			check_int("cleared", "mode", fake_nfs_mode(f, "pvc-1"), 02750);
+			check_int("cleared", "owner", fake_nfs_owner(f, "pvc-1"), 1000);
+			fake_nfs_watch(f, NULL, NULL);
+			check_int("then", "create", create_required(f, &err), 0);
+			check_volume("then", f, "pvc-1");
+		}
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* The driver may have made the directory, above a volume that has gone. Its note goes, too. */
 START_TEST(test_required_noted)
 {
@@ -707,8 +755,9 @@ END_TEST
 
 CHECK_MAIN("build",
 	   .tests = { test_create, test_in_the_way, test_moved, test_required_noted,
-		      test_required_moved, test_required_back, test_moved_meanwhile,
-		      test_discarded_meanwhile, test_closed, test_another_version },
+		      test_required_cleared, test_required_moved, test_required_back,
+		      test_moved_meanwhile, test_discarded_meanwhile, test_closed,
+		      test_another_version },
 	   .loops = { { test_failures, ARRAY_SIZE(ways) },
 		      { test_required, 2 },
 		      { test_required_fails, ARRAY_SIZE(refusals) } })
