@@ -26,12 +26,17 @@ static void log_put_back(const struct nfs_client *c, const char *path, const cha
 }
 
 /*
- * Refuse to put a directory back where its user has another one. The entry may hold that user's
- * data: a deletion leaves no unchecked entry of its own volume's directory (rule 6).
+ * Refuse to put a directory back where there is another one by now. The entry may hold the data of
+ * its user, since a deletion leaves no unchecked entry of its own volume's directory (rule 6), or,
+ * with user NULL, what a deleted volume has left to be kept.
  */
 static int refuse_place(const struct nfs_client *c, const char *name, const char *path,
 			const char *user, struct error *err)
 {
+	if (user == NULL)
+		return error_set(err, ERROR_FAILED_PRECONDITION,
+				 "'%s' in the trash was taken from '%s' on %s:%s by an interrupted deletion, and may hold what a deleted volume retained; there is a new directory in its place: look at both, move back what is missing, and delete the rest",
+				 name, path, c->export.server, c->export.share);
 	return error_set(err, ERROR_FAILED_PRECONDITION,
 			 "'%s' in the trash was taken from '%s' by an interrupted deletion, and '%s' on %s:%s has a new directory there: look at both, move back what is missing, and delete the rest",
 			 name, path, user, c->export.server, c->export.share);
@@ -84,6 +89,7 @@ int unchecked_put_back(struct nfs_client *c, const char *name, struct error *err
 	const struct owner_question q = { .scope = OWNER_ALL, .policies = true, .moved = &handle };
 	struct owner owner;
 	struct nfs_attr attr;
+	bool is_kept;
 	int r;
 
 	r = store_folder(c, STORE_TRASH, false, &trash, err);
@@ -110,9 +116,13 @@ int unchecked_put_back(struct nfs_client *c, const char *name, struct error *err
 		return r == 0 ? refuse_place(c, name, path, owner.key, err) : r;
 	}
 	/* A policy note says that a deleted volume has left it there, or one in or around it. */
-	if (r == 0 && (directory_is_archive_name(path) || owner.policy != ON_DELETE_DELETE ||
-		       owner.policy_around != ON_DELETE_DELETE))
-		return unchecked_rename_back(c, trash, name, path, NULL, err);
+	is_kept = r == 0 &&
+		  (owner.policy != ON_DELETE_DELETE || owner.policy_around != ON_DELETE_DELETE);
+	if (r == 0 && (is_kept || directory_is_archive_name(path))) {
+		r = unchecked_rename_back(c, trash, name, path, NULL, err);
+		/* Purge an archive if there is a newer one in its place. */
+		return r == 0 && is_kept ? refuse_place(c, name, path, NULL, err) : r;
+	}
 	if (r < 0 && err != NULL)
 		*err = why;
 	return r;

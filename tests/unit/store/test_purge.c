@@ -216,6 +216,11 @@ START_TEST(test_unchecked)
 		{ "retained in it", "team", 90000, RETAINED, NULL, IS_BACK, "team/file" },
 		{ "in a retained one", "team/pvc-1", 90000, RETAINED, NULL, IS_BACK, "team" },
 		{ "retained in it, and gone", "team", 90000, RETAINED, NULL, GOES, "team/gone" },
+		{ "retained, and made anew", "team", 90000, RETAINED, "team/new", FAILS, "team" },
+		{ "retained in it, and made anew", "team", 90000, RETAINED, "team/new", FAILS,
+		  "team/file" },
+		{ "in a retained one, and made anew", "team/pvc-1", 90000, RETAINED,
+		  "team/pvc-1/new", FAILS, "team" },
 	};
 	size_t i;
 
