@@ -45,9 +45,8 @@ int directory_is_made_parent(struct nfs_client *c, const char *path, struct erro
 }
 
 /*
- * Find a volume that uses the directory; attr gets its mode and owner. Return 1, 0 for nobody, or a
- * negative errno. A volume that is still being built elsewhere does not use it, and would refuse
- * it.
+ * Find a volume that needs the directory; attr gets its mode and owner. Return 1, 0 for nobody, or
+ * a negative errno.
  */
 static int find_user(struct nfs_client *c, const char *path, enum owner_count count,
 		     struct nfs_attr *attr, struct error *err)
@@ -64,7 +63,7 @@ static int find_user(struct nfs_client *c, const char *path, enum owner_count co
 	if (r < 0 || rec.n == 0)
 		return r == -ENOENT ? 0 : r;
 	v = volume_of(&rec);
-	if (volume_is_built(&v) && !v.staging.ready)
+	if (!volume_needs_its_place(&v))
 		return count == OWNER_COUNT_ALL
 			       ? find_user(c, path, OWNER_COUNT_FINISHED, attr, err)
 			       : 0;

@@ -37,9 +37,8 @@ static int key_has_record(struct nfs_client *c, const char *key, struct error *e
 /* -------- the directory -------- */
 
 /*
- * Whether the key has a record whose volume may use an empty directory that it found at dir: 1, 0
- * or a negative errno. A volume that is still being built elsewhere does not, and would refuse any
- * directory in its place.
+ * Whether the key has a record whose volume may need an empty directory that it found at dir: 1, 0
+ * or a negative errno.
  */
 static int key_has_directory(struct nfs_client *c, const char *key, const char *dir,
 			     struct error *err)
@@ -54,7 +53,7 @@ static int key_has_directory(struct nfs_client *c, const char *key, const char *
 	v = volume_of(&rec);
 	if (v.dir != NULL && path_compare(v.dir, dir) == PATH_IS_APART)
 		return 0;
-	return !volume_is_built(&v) || v.staging.ready;
+	return volume_needs_its_place(&v);
 }
 
 int volume_is_used_again(struct nfs_client *c, const struct tombstone *t, bool was_empty,

@@ -124,6 +124,11 @@ bool volume_is_built(const struct volume *v)
 	return v->source != NULL || (v->claim != CLAIM_NONE && v->existing == EXISTING_REFUSE);
 }
 
+bool volume_needs_its_place(const struct volume *v)
+{
+	return !volume_is_built(v) || v->staging.ready || v->existing == EXISTING_REQUIRE;
+}
+
 bool volume_wants_same_settings(const struct volume *a, const struct volume *b)
 {
 	return a->mode == b->mode && a->owner.has_uid == b->owner.has_uid &&

@@ -167,6 +167,12 @@ int volume_check_same(const struct record *have, const struct record *want,
  */
 bool volume_is_built(const struct volume *v);
 
+/*
+ * Whether the volume uses, or waits for, a directory that is in its place. One that is still being
+ * built elsewhere replaces an empty directory, and needs none unless existingDirectory is require.
+ */
+bool volume_needs_its_place(const struct volume *v);
+
 /* Return the policy as it is written: in the record, else in the id; borrowed. */
 const char *volume_policy_text(const struct volume *v, const struct volume_id *id);
 

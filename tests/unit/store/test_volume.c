@@ -1333,6 +1333,14 @@ static void taken_as_it_is(struct fake_nfs *f)
 	fake_nfs_put(f, ".csi-nfs/users/pvc-1/other", NFS_TYPE_SYMLINK, "v=1");
 }
 
+/* A clone of that name asks for its place with existingDirectory=require. */
+static void being_cloned_into_it(struct fake_nfs *f)
+{
+	remove_notes(f);
+	fake_nfs_put(f, ".csi-nfs/volumes/pvc-1", NFS_TYPE_SYMLINK,
+		     "v=1;src=volume%20vol;name=pvc-1;dir=pvc-1;claim=shared;existing=require");
+}
+
 /* A deletion that is paused between its last look and what it does then. */
 START_TEST(test_delete_late)
 {
@@ -1348,6 +1356,7 @@ START_TEST(test_delete_late)
 		{ "made anew, empty", made_anew_empty, NFS_OP_RMDIR, "pvc-1/file", "pvc-1" },
 		{ "taken", taken_as_it_is, NFS_OP_RENAME, "pvc-1/file", "pvc-1/file" },
 		{ "taken, empty", taken_as_it_is, NFS_OP_RMDIR, NULL, "pvc-1" },
+		{ "required, empty", being_cloned_into_it, NFS_OP_RMDIR, NULL, "pvc-1" },
 	};
 	size_t i;
 
@@ -1784,6 +1793,10 @@ START_TEST(test_parent_late)
 		  1000 },
 		{ "taken, and deleted", { "v=1;name=other;dir=ns", true }, 0, 0 },
 		{ "being cloned", { "v=1;src=volume%20vol;name=other;dir=ns", false }, 0, 0 },
+		{ "being cloned into what is required",
+		  { "v=1;src=volume%20vol;name=other;dir=ns;claim=shared;existing=require", false },
+		  0755,
+		  0 },
 		{ "cloned", { "v=1;src=volume%20vol;name=other;dir=ns;ready=1", false }, 0755, 0 },
 		{ "taken deeper", { "v=1;name=other;dir=ns/b", false }, 0, 0 },
 	};
