@@ -155,6 +155,12 @@ bool directory_trash_path(const char *name, char path[RECORD_NAME_MAX + 1]);
  */
 int directory_may_come_back(struct nfs_client *c, const char *path, struct error *err);
 
+/*
+ * Whether the trash has an unchecked entry that was at path, above it or below it, even if it
+ * cannot be put back: 1, 0 or a negative errno.
+ */
+int directory_has_unchecked_trash(struct nfs_client *c, const char *path, struct error *err);
+
 /* Answer ABORTED: another replica may move the directory at path, or has just moved it (rule 6). */
 int directory_is_moving(const char *path, struct error *err);
 
@@ -164,17 +170,17 @@ int directory_is_moving(const char *path, struct error *err);
  */
 int directory_stays_gone(struct nfs_client *c, const char *path, struct error *err);
 
-/* Check that a directory in the trash may be purged: 0 or a negative errno. */
+/* Decide about an entry of the trash: 0 to release it, 1 to leave it, or a negative errno. */
 typedef int (*directory_release_fn)(struct nfs_client *c, const struct nfs_handle *trashed,
 				    const void *data, struct error *err);
 
 /*
- * Release all directories that were at path for purging, so that none comes back, up to one that
- * check() refuses; NULL refuses none. Those of another identity stay as they are if the export does
- * not let this one rename them. *ret_trashed is set if a directory was renamed: a purge that is
- * under way does not see its new name.
+ * Release the directories that were at path for purging, so that they cannot come back. decide() is
+ * asked about each, and its first error ends the call; NULL releases all. Those of another identity
+ * stay as they are if the export does not let this one rename them. *ret_trashed is set if a
+ * directory was renamed: a purge that is under way does not see its new name.
  */
-int directory_trash_release_all(struct nfs_client *c, const char *path, directory_release_fn check,
+int directory_trash_release_all(struct nfs_client *c, const char *path, directory_release_fn decide,
 				const void *data, bool *ret_trashed, struct error *err);
 
 /*

@@ -238,6 +238,17 @@ static bool may_be_trash_with(const char *name, const void *data)
 	return may_be_trash_for(name, data) || may_be_trash_around(name, data);
 }
 
+/* Likewise from that path, one above or one below. */
+static bool may_be_trash_near(const char *name, const void *data)
+{
+	char key[STORE_TRASH_KEY_MAX + 1];
+
+	if (!store_trash_name_is_unchecked(name))
+		return false;
+	return !trash_key_is_whole(name, key) ||
+	       path_key_compare(key, strlen(key), data, strlen(data)) != PATH_IS_APART;
+}
+
 static int list_trash(struct nfs_client *c, const char *path, store_match_fn match,
 		      const struct nfs_handle **ret_trash, struct strv *names, struct error *err)
 {
@@ -272,6 +283,15 @@ int directory_may_come_back(struct nfs_client *c, const char *path, struct error
 	return r;
 }
 
+int directory_has_unchecked_trash(struct nfs_client *c, const char *path, struct error *err)
+{
+	cleanup_strv struct strv names = { NULL, 0 };
+	const struct nfs_handle *trash;
+	int r = list_trash(c, path, may_be_trash_near, &trash, &names, err);
+
+	return r < 0 ? r : names.n > 0;
+}
+
 int directory_is_moving(const char *path, struct error *err)
 {
 	return error_set(err, ERROR_ABORTED,
@@ -288,34 +308,42 @@ int directory_stays_gone(struct nfs_client *c, const char *path, struct error *e
 	return r == 0 ? directory_is_gone(c, path, err) : r;
 }
 
-int directory_trash_release_all(struct nfs_client *c, const char *path, directory_release_fn check,
+static int release_if_decided(struct nfs_client *c, const struct nfs_handle *trash,
+			      const char *entry, const char *key, directory_release_fn decide,
+			      const void *data, bool *ret_trashed, struct error *err)
+{
+	struct nfs_handle trashed;
+	int r;
+
+	r = nfs_lookup(c, trash, entry, &trashed, NULL);
+	if (r == 0 && decide != NULL) {
+		r = decide(c, &trashed, data, err);
+		if (r != 0)
+			return r < 0 ? r : 0;
+	}
+	if (r == 0)
+		r = release_entry(c, trash, entry, key);
+	*ret_trashed = *ret_trashed || r == 0;
+	/* Gone, or of another identity: if root is squashed, only that may move it. */
+	if (r == 0 || r == -ENOENT || r == -EACCES || r == -EPERM)
+		return 0;
+	return nfs_error_set(err, c, r, "renaming '%s' in the trash", entry);
+}
+
+int directory_trash_release_all(struct nfs_client *c, const char *path, directory_release_fn decide,
 				const void *data, bool *ret_trashed, struct error *err)
 {
 	cleanup_strv struct strv names = { NULL, 0 };
 	char key[RECORD_NAME_MAX + 1];
 	const struct nfs_handle *trash;
-	struct nfs_handle trashed;
 	size_t i;
 	int r;
 
 	directory_trash_key(key, path);
 	r = list_trash(c, path, is_trash_for, &trash, &names, err);
-	for (i = 0; i < names.n && r == 0; i++) {
-		r = nfs_lookup(c, trash, names.items[i], &trashed, NULL);
-		if (r == 0) {
-			r = check != NULL ? check(c, &trashed, data, err) : 0;
-			if (r < 0)
-				return r;
-			r = release_entry(c, trash, names.items[i], key);
-			*ret_trashed = *ret_trashed || r == 0;
-		}
-		/* Gone, or of another identity: if root is squashed, only that may move it. */
-		if (r == -ENOENT || r == -EACCES || r == -EPERM)
-			r = 0;
-		if (r < 0)
-			return nfs_error_set(err, c, r, "renaming '%s' in the trash",
-					     names.items[i]);
-	}
+	for (i = 0; i < names.n && r == 0; i++)
+		r = release_if_decided(c, trash, names.items[i], key, decide, data, ret_trashed,
+				       err);
 	return r;
 }
 

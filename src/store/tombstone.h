@@ -114,10 +114,12 @@ int tombstone_archive_directory(struct nfs_client *c, const struct tombstone *t,
 				tombstone_users_fn users, bool *ret_trashed, struct error *err);
 
 /*
- * ABORTED if the directory, which was not found, may come back: a paused deletion of an earlier
- * volume has moved it for a moment (rule 6). Else 0 or a negative errno.
+ * A directory that is to be kept was not found. ABORTED if it may come back: a paused deletion of
+ * an earlier volume has moved it (rule 6). If it may be in the trash and cannot come back, because
+ * another directory is in its place, write policy notes, so that it is not purged.
  */
-int tombstone_check_not_moved(struct nfs_client *c, const struct tombstone *t, struct error *err);
+int tombstone_keep_moved(struct nfs_client *c, const struct tombstone *t,
+			 enum volume_on_delete policy, struct error *err);
 
 /*
  * Check that the tombstone is still there: 0, or ABORTED if another replica has finished the

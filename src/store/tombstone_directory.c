@@ -20,7 +20,14 @@
 #include "store/layout.h"
 #include "store/owner.h"
 #include "store/staging.h"
+#include "store/users.h"
 #include "tree/remove.h"
+
+/* Whether a tombstone was ever set for this deletion, or there was no room for one. */
+static bool tombstone_was_set(const struct tombstone *t)
+{
+	return t->name[0] != '\0' || t->no_room;
+}
 
 /* Whether the tombstone is still there: 1, 0 or a negative errno. */
 static int tombstone_is_set(struct nfs_client *c, const struct tombstone *t, struct error *err)
@@ -66,43 +73,67 @@ static int tombstone_find_directory(struct nfs_client *c, const struct tombstone
 
 	if (r < 0)
 		return r;
-	if (t->name[0] == '\0' && !t->no_room)
+	if (!tombstone_was_set(t))
 		return deletion_was_finished(t, err);
 	return tombstone_check(c, t, err);
 }
 
+static int release_if_set(struct nfs_client *c, const struct nfs_handle *trashed, const void *data,
+			  struct error *err)
+{
+	(void)trashed;
+	return tombstone_check(c, data, err);
+}
+
 /*
- * What was found in the trash is nobody else's as long as the tombstone stays (rule 1). Without
- * one, there may be a new user, which had its record before its directory was made and moved, or a
- * note that such a user has left.
+ * Release what was found in the trash if it has no user, and no note in or around it keeps it.
+ * Without a tombstone, a new volume may have had the directory since this call looked for owners.
+ * With one, nobody gets it any more (rule 1), but a late deletion may have moved it before, with a
+ * directory in it that is retained. ABORTED if it can be put back; with another directory in its
+ * place, leave it.
  */
-static int check_release(struct nfs_client *c, const struct nfs_handle *trashed, const void *data,
-			 struct error *err)
+static int release_if_unowned(struct nfs_client *c, const struct nfs_handle *trashed,
+			      const void *data, struct error *err)
 {
 	const struct tombstone *t = data;
 	const struct owner_question q = {
 		.volume = t->key,
+		.has_record = t->record.n > 0 && !tombstone_is_new(t),
 		.scope = OWNER_ALL,
+		.count = OWNER_COUNT_FINISHED,
 		.policies = true,
 		.moved = trashed,
 	};
 	struct owner owner;
 	int r;
 
-	if (t->name[0] != '\0' || t->no_room)
-		return tombstone_check(c, t, err);
-	r = owner_find(c, t->dir, &q, &owner, err);
+	if (tombstone_was_set(t)) {
+		r = tombstone_check(c, t, err);
+		if (r == 0)
+			r = owner_find(c, t->dir, &q, &owner, err);
+	} else {
+		r = owner_find_late(c, t->dir, &q, &owner, err);
+	}
 	if (r < 0)
 		return r;
 	if (r == 0 && owner.policy == ON_DELETE_DELETE && owner.policy_around == ON_DELETE_DELETE)
 		return 0;
-	return directory_is_moving(t->dir, err);
+	r = directory_is_gone(c, t->dir, err);
+	if (r > 0)
+		return directory_is_moving(t->dir, err);
+	return r < 0 ? r : 1;
 }
 
 int tombstone_release_trash(struct nfs_client *c, const struct tombstone *t, const char *path,
 			    bool *ret_trashed, struct error *err)
 {
-	return directory_trash_release_all(c, path, check_release, t, ret_trashed, err);
+	/* Volumes stay away from an older archive and, once it has a record, from a snapshot. */
+	const bool may_be_anothers =
+		!tombstone_was_set(t) || (t->kind == BUSY_VOLUME_GONE && strcmp(path, t->dir) == 0);
+
+	return directory_trash_release_all(c, path,
+					   may_be_anothers ? release_if_unowned : release_if_set, t,
+					   ret_trashed, err);
 }
 
 int tombstone_is_in_place(struct nfs_client *c, const struct tombstone *t, bool *ret_trashed,
@@ -129,13 +160,16 @@ static int find_directory_to_remove(struct nfs_client *c, const struct tombstone
 	return r < 0 ? r : tombstone_find_directory(c, t, place, ret, err);
 }
 
-int tombstone_check_not_moved(struct nfs_client *c, const struct tombstone *t, struct error *err)
+int tombstone_keep_moved(struct nfs_client *c, const struct tombstone *t,
+			 enum volume_on_delete policy, struct error *err)
 {
 	int r = directory_stays_gone(c, t->dir, err);
 
-	if (r != 0)
-		return r < 0 ? r : 0;
-	return directory_is_moving(t->dir, err);
+	if (r == 0)
+		return directory_is_moving(t->dir, err);
+	if (r > 0)
+		r = directory_has_unchecked_trash(c, t->dir, err);
+	return r > 0 ? users_add_policy(c, t->dir, policy, err) : r;
 }
 
 /*
@@ -348,7 +382,7 @@ static int check_nothing_archived(struct nfs_client *c, const struct tombstone *
 {
 	if (t->record.n == 0 || tombstone_is_new(t))
 		return 0;
-	return tombstone_check_not_moved(c, t, err);
+	return tombstone_keep_moved(c, t, ON_DELETE_ARCHIVE, err);
 }
 
 static int archive_nothing(struct nfs_client *c, const struct tombstone *t, struct error *err)

@@ -131,6 +131,19 @@ static int leave_to_owner(struct nfs_client *c, const struct tombstone *t,
 }
 
 /*
+ * Remove the notes of policies in a directory that is gone. Keep them if a late deletion has moved
+ * it, or a directory in it, to the trash: they keep the purger from what is to be retained.
+ */
+static int remove_policies(struct nfs_client *c, const struct tombstone *t, struct error *err)
+{
+	int r = directory_has_unchecked_trash(c, t->dir, err);
+
+	if (r != 0)
+		return r < 0 ? r : 0;
+	return users_remove_policies_within(c, t->dir, err);
+}
+
+/*
  * Rule 9: finish the removal of a directory that is being emptied in place, even if somebody uses
  * it by now. If we stopped, another replica might still be removing its entries.
  */
@@ -140,7 +153,7 @@ static int finish_in_place(struct nfs_client *c, struct tombstone *t, bool purge
 	int r = delete_directory(c, t, purge_now, ret_trashed, err);
 
 	if (r == 0)
-		r = users_remove_policies_within(c, t->dir, err);
+		r = remove_policies(c, t, err);
 	return r < 0 ? r : directory_remove_parents(c, t->dir, err);
 }
 
@@ -150,7 +163,7 @@ static int retain_directory(struct nfs_client *c, const struct tombstone *t, boo
 	int r;
 
 	if (directory_is_gone(c, t->dir, NULL) > 0) {
-		r = binds_others ? tombstone_check_not_moved(c, t, err) : 0;
+		r = binds_others ? tombstone_keep_moved(c, t, ON_DELETE_RETAIN, err) : 0;
 		return r < 0 ? r : directory_remove_parents(c, t->dir, err);
 	}
 	r = binds_others ? volume_note_retained_again(c, t, err) : 0;
@@ -190,7 +203,7 @@ static int dispose_of_directory(struct nfs_client *c, struct tombstone *t,
 	else
 		r = delete_directory(c, t, how->purge_now, ret_trashed, err);
 	if (r == 0 && owner.has_notes)
-		r = users_remove_policies_within(c, t->dir, err);
+		r = remove_policies(c, t, err);
 	return r < 0 ? r : directory_remove_parents(c, t->dir, err);
 }
 

@@ -28,7 +28,7 @@ struct owner_question volume_question_of_deletion(const struct tombstone *t,
 		.expects_notes = has_record && strcmp(t->key, t->dir) != 0,
 		.scope = OWNER_ALL,
 		.count = volume_is_proven_exclusive(&v, t->key) ? OWNER_COUNT_SHARING
-								 : OWNER_COUNT_FINISHED,
+								: OWNER_COUNT_FINISHED,
 		.policies = true,
 	};
 }
@@ -88,7 +88,7 @@ static int note_retained(struct nfs_client *c, const struct tombstone *t, const 
 		return note_policy_if_shared(c, t, rec, ON_DELETE_RETAIN, err);
 	r = directory_find(c, t->dir, &place, &handle, &attr, &why);
 	if (r == -ENOENT)
-		return tombstone_check_not_moved(c, t, err);
+		return tombstone_keep_moved(c, t, ON_DELETE_RETAIN, err);
 	if (r < 0 && why.code == ERROR_FAILED_PRECONDITION)
 		return 0; /* there is nothing to keep */
 	if (r == 0)

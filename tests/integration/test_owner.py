@@ -11,6 +11,7 @@ import itertools
 import os
 import sys
 import threading
+import time
 import unittest
 
 import grpc
@@ -229,6 +230,34 @@ class Owners(Calls, OnServer):
         self.is_kept("ns", "claim", "file")
         self.delete(self.claim("pv-3", "ns", "new"))
         self.assertEqual(os.listdir(self.path("ns")), ["claim"])
+
+    def move_late(self, path, seconds):
+        """Do what a server does that performs the RENAME of a dead deletion late."""
+        name = "%s.%x.1.h0" % (path.replace("/", "%2F"), time.time_ns() - seconds * 10 ** 9)
+        os.makedirs(self.path(STATE, "trash"), exist_ok=True)
+        os.rename(self.path(path), self.path(STATE, "trash", name))
+        return name
+
+    def test_a_late_rename_takes_what_was_kept(self):
+        """It lies in the directory of a volume that is deleted then: it comes back, and stays."""
+        outer = self.create("pv-1", subDir="p").volume_id
+        inner = self.create("pv-2", subDir="p/in", onDelete="retain").volume_id
+        self.write("p", "in", "file")
+        self.delete(inner)
+        with self.server_down():
+            name = self.move_late("p", 10)
+        self.fails(CODE.ABORTED, self.client.DeleteVolume, "'p'", volume_id=outer,
+                   secrets=self.secrets)
+        self.is_kept(STATE, "trash", name, "in", "file")
+        with self.server_down():
+            os.rename(self.path(STATE, "trash", name), self.path("p"))
+            self.move_late("p", 120)
+        self.restart()
+        self.delete(self.create("next").volume_id)  # the driver looks into the trash
+        self.assertTrue(wait_for(lambda: os.path.exists(self.path("p", "in", "file")), 60),
+                        self.driver.tail())
+        self.delete(outer)
+        self.is_kept("p", "in", "file")
 
     def test_ids_go_by_what_was_kept(self):
         """Of volumes of csi-driver-nfs, which have no record."""

@@ -11,6 +11,7 @@
 #include "nfs/calls.h"
 #include "store/busy.h"
 #include "store/directory.h"
+#include "store/users.h"
 #include "store/volume.h"
 #include "fake/nfs.h"
 #include "store/layout.h"
@@ -2107,16 +2108,45 @@ static void deleted_made_and_moved(struct fake_nfs *f)
 	made_and_moved(f);
 }
 
+/* A volume in it has been retained before. */
+static void moved_with_what_is_retained(struct fake_nfs *f)
+{
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+
+	fake_nfs_watch(f, NULL, NULL);
+	check_int("meanwhile", "note", users_add_policy(c, "a/b/c", ON_DELETE_RETAIN, NULL), 0);
+	fake_nfs_put(f, MOVED "/c/data", NFS_TYPE_FILE, NULL);
+}
+
+static void moved(struct fake_nfs *f)
+{
+	fake_nfs_watch(f, NULL, NULL);
+	fake_nfs_put(f, MOVED "/data", NFS_TYPE_FILE, NULL);
+}
+
+/* How test_nothing_of_others_is_released begins. */
+enum release_setting {
+	RELEASE_REPEATED, /* the deletion, after it has succeeded */
+	RELEASE_WITH_RECORD,
+	RELEASE_OF_CLONE, /* it is unfinished, and the other volume has the directory */
+};
+
 /* A deletion that finds no directory is about to look into the trash. */
 START_TEST(test_nothing_of_others_is_released)
 {
 	static const struct {
 		const char *row;
 		void (*act)(struct fake_nfs *f);
-		bool is_repeated; /* the deletion, after it has succeeded */
+		enum release_setting setting;
+		const char *data;
 	} rows[] = {
-		{ "repeated", made_and_moved, true },
-		{ "with a tombstone", deleted_made_and_moved, false },
+		{ "repeated", made_and_moved, RELEASE_REPEATED, MOVED "/data" },
+		{ "repeated, retained in it", moved_with_what_is_retained, RELEASE_REPEATED,
+		  MOVED "/c/data" },
+		{ "with a tombstone", deleted_made_and_moved, RELEASE_WITH_RECORD, MOVED "/data" },
+		{ "with a tombstone, retained in it", moved_with_what_is_retained,
+		  RELEASE_WITH_RECORD, MOVED "/c/data" },
+		{ "an unfinished clone", moved, RELEASE_OF_CLONE, MOVED "/data" },
 	};
 	static const struct sample v = { "pvc-1", "a/b", "delete", "0000", "10", 0, NULL, NULL };
 	const char *row = rows[_i].row;
@@ -2124,8 +2154,14 @@ START_TEST(test_nothing_of_others_is_released)
 	struct fake_nfs *f = fake_nfs_new();
 	struct error err = { .code = ERROR_OK };
 
-	check_int(row, "create", create(f, &v, 0, &err), 0);
-	if (rows[_i].is_repeated)
+	if (rows[_i].setting == RELEASE_OF_CLONE) {
+		check_int(row, "create the other", create(f, &overlapping, 0, &err), 0);
+		fake_nfs_put(f, ".csi-nfs/volumes/pvc-1", NFS_TYPE_SYMLINK,
+			     "v=1;name=pvc-1;dir=a/b;src=volume%20vol;built=1f;handle=2e");
+	} else {
+		check_int(row, "create", create(f, &v, 0, &err), 0);
+	}
+	if (rows[_i].setting == RELEASE_REPEATED)
 		check_int(row, "delete", delete (f, &v, &err), 0);
 	else
 		fake_nfs_remove(f, "a/b");
@@ -2133,7 +2169,7 @@ START_TEST(test_nothing_of_others_is_released)
 	check_that(row, "delete fails", delete (f, &v, &err) < 0);
 	check_error(row, &err, ERROR_ABORTED, "another controller");
 	check_that(row, "it happened", m.act == NULL);
-	check_int(row, "the other's data", fake_nfs_type(f, MOVED "/data"), NFS_TYPE_FILE);
+	check_int(row, "the other's data", fake_nfs_type(f, rows[_i].data), NFS_TYPE_FILE);
 	fake_nfs_free(f);
 }
 END_TEST
@@ -2521,7 +2557,7 @@ END_TEST
 
 CHECK_MAIN("volume",
 	   .loops = { { test_kept_while_moved, 4 },
-		      { test_nothing_of_others_is_released, 2 },
+		      { test_nothing_of_others_is_released, 5 },
 		      { test_crash, ARRAY_SIZE(interruptions) },
 		      { test_refused, ARRAY_SIZE(refusals) } },
 	   .tests = {
