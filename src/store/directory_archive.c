@@ -121,7 +121,7 @@ static int check_archive_place(struct nfs_client *c, const char *archive, const 
 	r = owner_find(c, archive, &q, &owner, err);
 	if (r < 0)
 		return r;
-	if (r == 0 && owner.policy == ON_DELETE_DELETE && owner.policy_around == ON_DELETE_DELETE)
+	if (r == 0 && !owner_is_only_kept(&owner))
 		return 0;
 	log_info("A volume is archived under another name, since others have the usual one",
 		 LOG_STR("volume", key), LOG_STR("directory", archive), LOG_STR("of", owner.key));

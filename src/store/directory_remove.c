@@ -308,9 +308,9 @@ int directory_stays_gone(struct nfs_client *c, const char *path, struct error *e
 	return r == 0 ? directory_is_gone(c, path, err) : r;
 }
 
-static int release_if_decided(struct nfs_client *c, const struct nfs_handle *trash,
-			      const char *entry, const char *key, directory_release_fn decide,
-			      const void *data, bool *ret_trashed, struct error *err)
+static int release_unless_kept(struct nfs_client *c, const struct nfs_handle *trash,
+			       const char *entry, const char *key, directory_release_fn decide,
+			       const void *data, bool *ret_trashed, struct error *err)
 {
 	struct nfs_handle trashed;
 	int r;
@@ -342,8 +342,8 @@ int directory_trash_release_all(struct nfs_client *c, const char *path, director
 	directory_trash_key(key, path);
 	r = list_trash(c, path, is_trash_for, &trash, &names, err);
 	for (i = 0; i < names.n && r == 0; i++)
-		r = release_if_decided(c, trash, names.items[i], key, decide, data, ret_trashed,
-				       err);
+		r = release_unless_kept(c, trash, names.items[i], key, decide, data, ret_trashed,
+					err);
 	return r;
 }
 

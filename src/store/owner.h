@@ -70,6 +70,13 @@ struct owner {
 	bool is_noted; /* one of these notes is about that very directory */
 };
 
+/* Whether nobody was found, but a policy of an earlier volume keeps the directory. */
+static inline bool owner_is_only_kept(const struct owner *owner)
+{
+	return owner->kind == OWNER_IS_NOBODY &&
+	       (owner->policy != ON_DELETE_DELETE || owner->policy_around != ON_DELETE_DELETE);
+}
+
 /*
  * Find one owner whose directory overlaps with path. Return 1, 0 for nobody, or a negative errno
  * with the error set: a record that cannot be read may be the owner's.

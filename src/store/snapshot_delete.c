@@ -61,7 +61,7 @@ static int has_own_record(struct nfs_client *c, const struct tombstone *t,
 	struct error why = { .code = ERROR_OK };
 	int r;
 
-	if (t->name[0] == '\0' || tombstone_is_new(t) || t->record.n == 0)
+	if (t->name[0] == '\0' || !tombstone_had_record(t))
 		return 0;
 	r = store_folder(c, STORE_SNAPSHOTS, false, ret_records, err);
 	if (r < 0)

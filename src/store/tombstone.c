@@ -22,6 +22,11 @@ bool tombstone_is_new(const struct tombstone *t)
 	return record_get(&t->record, TOMBSTONE_KEY_NEW) != NULL;
 }
 
+bool tombstone_had_record(const struct tombstone *t)
+{
+	return t->record.n > 0 && !tombstone_is_new(t);
+}
+
 void tombstone_done(struct tombstone *t)
 {
 	record_done(&t->record);

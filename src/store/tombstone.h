@@ -37,6 +37,9 @@ struct tombstone {
 /* Whether the tombstone never was a record, so that there is none to put back. */
 bool tombstone_is_new(const struct tombstone *t);
 
+/* Whether the volume or snapshot had a record, which is the tombstone now. */
+bool tombstone_had_record(const struct tombstone *t);
+
 /*
  * Set the tombstone of a record, and read it. -ENOENT, unreported, if there is no record. Errors
  * as record_bury(). The caller calls tombstone_done() in each case.

@@ -98,7 +98,7 @@ static int release_if_unowned(struct nfs_client *c, const struct nfs_handle *tra
 	const struct tombstone *t = data;
 	const struct owner_question q = {
 		.volume = t->key,
-		.has_record = t->record.n > 0 && !tombstone_is_new(t),
+		.has_record = tombstone_had_record(t),
 		.scope = OWNER_ALL,
 		.count = OWNER_COUNT_FINISHED,
 		.policies = true,
@@ -116,7 +116,7 @@ static int release_if_unowned(struct nfs_client *c, const struct nfs_handle *tra
 	}
 	if (r < 0)
 		return r;
-	if (r == 0 && owner.policy == ON_DELETE_DELETE && owner.policy_around == ON_DELETE_DELETE)
+	if (r == 0 && !owner_is_only_kept(&owner))
 		return 0;
 	r = directory_is_gone(c, t->dir, err);
 	if (r > 0)
@@ -380,7 +380,7 @@ static int take_out_of_archive(struct nfs_client *c, const struct tombstone *t,
 static int check_nothing_archived(struct nfs_client *c, const struct tombstone *t,
 				  struct error *err)
 {
-	if (t->record.n == 0 || tombstone_is_new(t))
+	if (!tombstone_had_record(t))
 		return 0;
 	return tombstone_keep_moved(c, t, ON_DELETE_ARCHIVE, err);
 }

@@ -116,8 +116,7 @@ int unchecked_put_back(struct nfs_client *c, const char *name, struct error *err
 		return r == 0 ? refuse_place(c, name, path, owner.key, err) : r;
 	}
 	/* A policy note says that a deleted volume has left it there, or one in or around it. */
-	is_kept = r == 0 &&
-		  (owner.policy != ON_DELETE_DELETE || owner.policy_around != ON_DELETE_DELETE);
+	is_kept = r == 0 && owner_is_only_kept(&owner);
 	if (r == 0 && (is_kept || directory_is_archive_name(path))) {
 		r = unchecked_rename_back(c, trash, name, path, NULL, err);
 		/* Purge an archive if there is a newer one in its place. */

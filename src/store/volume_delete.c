@@ -268,7 +268,7 @@ static int dispose_of_unfinished(struct nfs_client *c, struct tombstone *t,
  */
 static int remove_notes(struct nfs_client *c, const struct tombstone *t, struct error *err)
 {
-	const bool had_record = t->record.n > 0 && !tombstone_is_new(t);
+	const bool had_record = tombstone_had_record(t);
 	int r;
 
 	/* Without room for a tombstone, the record is still there. */

@@ -46,7 +46,10 @@ static void add_loop(TCase *tcase, const struct check_loop *loop, int build)
 			tcase_add_loop_test(tcase, loop->test, i, i + 1);
 }
 
-/* As the driver does. Tests of files would spend a third of their time in page faults. */
+/*
+ * As init_heap() in main.c. The limits are higher, since a fake server keeps whole files: these
+ * tests would spend a third of their time in page faults.
+ */
 static void keep_freed_memory(void)
 {
 #ifdef HAVE_MALLOPT

@@ -332,7 +332,8 @@ START_TEST(test_required_cleared)
 		fake_nfs_fail(f, &failure);
 		fake_nfs_watch(f, fail_once_it_is_cleared, &cleared);
 		r = create_required(f, &err);
-		check_that("cleared", "there are as many renames", fake_nfs_operations(f) > 0);
+		check_that("cleared", "there are as many renames",
+			   cleared || fake_nfs_operations(f) >= n);
 		if (cleared) {
 			check_that("cleared", "create fails", r < 0);
 			check_that("cleared", "room", strstr(err.msg, "space") != NULL);
