@@ -89,8 +89,8 @@ static int release_if_set(struct nfs_client *c, const struct nfs_handle *trashed
  * Release what was found in the trash if it has no user, and no note in or around it keeps it.
  * Without a tombstone, a new volume may have had the directory since this call looked for owners.
  * With one, nobody gets it any more (rule 1), but a late deletion may have moved it before, with a
- * directory in it that is retained. ABORTED if it can be put back; with another directory in its
- * place, leave it.
+ * directory in it that is retained. ABORTED if it can be put back once the record is. Leave it if
+ * another directory is in the place, or if the tombstone is to stay: no purger puts back below one.
  */
 static int release_if_unowned(struct nfs_client *c, const struct nfs_handle *trashed,
 			      const void *data, struct error *err)
@@ -118,6 +118,8 @@ static int release_if_unowned(struct nfs_client *c, const struct nfs_handle *tra
 		return r;
 	if (r == 0 && !owner_is_only_kept(&owner))
 		return 0;
+	if (busy_is_irrevocable(t->name)) /* rule 9: this tombstone becomes no record again */
+		return 1;
 	r = directory_is_gone(c, t->dir, err);
 	if (r > 0)
 		return directory_is_moving(t->dir, err);

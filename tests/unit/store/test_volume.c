@@ -2175,6 +2175,30 @@ START_TEST(test_nothing_of_others_is_released)
 END_TEST
 
 /*
+ * Nobody puts a directory back below the tombstone of a removal in place, and that becomes no
+ * record again: so the deletion leaves what is not its own in the trash, and ends.
+ */
+START_TEST(test_left_below_a_mark)
+{
+	struct fake_nfs *f = fake_nfs_new();
+	struct error err = { .code = ERROR_OK };
+	char name[NFS_NAME_MAX + 1], marked[NFS_NAME_MAX + 1], tombstone[NFS_NAME_MAX + 20];
+
+	check_int("marked", "create", create(f, &overlapping, 0, &err), 0);
+	name_tombstone(f, &overlapping, name);
+	busy_irrevocable_name(marked, name);
+	rename_record(f, &overlapping, marked);
+	fake_nfs_remove(f, "a/b");
+	moved_with_what_is_retained(f);
+	ck_assert_msg(delete (f, &overlapping, &err) == 0, "marked: %s", err.msg);
+	check_int("marked", "what is retained", fake_nfs_type(f, MOVED "/c/data"), NFS_TYPE_FILE);
+	(void)snprintf(tombstone, sizeof(tombstone), ".csi-nfs/busy/%s", marked);
+	check_int("marked", "tombstone", fake_nfs_type(f, tombstone), NFS_TYPE_UNKNOWN);
+	fake_nfs_free(f);
+}
+END_TEST
+
+/*
  * A hung server performs the RENAME of a deletion after the volume was deleted by a repeated call,
  * and made again with the same id. Whoever meets that tombstone puts the new record back.
  */
@@ -2561,6 +2585,7 @@ CHECK_MAIN("volume",
 		      { test_crash, ARRAY_SIZE(interruptions) },
 		      { test_refused, ARRAY_SIZE(refusals) } },
 	   .tests = {
+		   test_left_below_a_mark,
 		   test_life,
 		   test_left_behind,
 		   test_already_exists,
