@@ -264,8 +264,8 @@ class Kernel(Live, Base):
             with self.meanwhile(self.unexport):
                 self.asking = True
                 try:
-                    self.client.CreateVolume(
-                        volume_content_source={"volume": {"volume_id": volume}},
+                    self.client.CreateVolume(  # the deadline is for a hang, not for a slow guest
+                        volume_content_source={"volume": {"volume_id": volume}}, timeout=300,
                         **self.request(name, share=self.other))
                     answers[name] = CODE.OK
                 except grpc.RpcError as e:
