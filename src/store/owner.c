@@ -79,6 +79,9 @@ static bool volume_counts(const struct owner_question *q, const struct volume *v
 		return true;
 	case OWNER_COUNT_FINISHED:
 		return !volume_is_unfinished(v);
+	case OWNER_COUNT_ALONE:
+		return volume_was_alone(v, key) ||
+		       (volume_is_unfinished(v) && volume_is_exclusive(v, key));
 	case OWNER_COUNT_SHARING:
 		return !volume_is_unfinished(v) && !volume_is_exclusive(v, key);
 	case OWNER_COUNT_DIFFERING:

@@ -38,6 +38,7 @@ enum owner_count {
 	OWNER_COUNT_ALL, /* those with a record */
 	OWNER_COUNT_NOTED, /* also those with notes only: a deletion may be under way, or fail */
 	OWNER_COUNT_FINISHED, /* those that are finished: others have no right to it yet */
+	OWNER_COUNT_ALONE, /* volume_was_alone(), and those that may come to it yet */
 	OWNER_COUNT_SHARING, /* finished, not exclusive: the asker's own claim came first */
 	OWNER_COUNT_DIFFERING, /* those that want another mode or owner than settings_of */
 };

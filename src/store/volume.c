@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/path.h"
 #include "base/str.h"
 #include "nfs/error.h"
@@ -223,7 +224,45 @@ int volume_remove_notes(struct nfs_client *c, const char *key, const char *dir, 
 	return r < 0 || !volume_key_can_have_record(key) ? r : give_notes_back(c, key, err);
 }
 
-/* Give a volume of csi-driver-nfs its first record. */
+/*
+ * Whether another volume has the directory to itself, or may get it: 1, 0 or a negative errno. Then
+ * a volume without a record is a static one that an administrator has added, or was deleted before
+ * that one was made. With a record it would keep the directory for good.
+ */
+static int is_of_another_alone(struct nfs_client *c, const struct volume_id *id, struct error *err)
+{
+	const struct owner_question q = { .volume = volume_id_key(id),
+					  .scope = OWNER_AT | OWNER_AROUND,
+					  .count = OWNER_COUNT_ALONE };
+	struct owner owner;
+	int r;
+
+	r = owner_find(c, id->subdir, &q, &owner, err);
+	if (r > 0)
+		log_info("Writing no record for a volume: its directory belongs to another one alone",
+			 LOG_STR("volume", volume_id_key(id)), LOG_STR("directory", id->subdir),
+			 LOG_STR("of", owner.key));
+	return r;
+}
+
+/*
+ * Check that a volume may keep its first record, which has just been written: 0, or 1 as
+ * is_of_another_alone(). A deletion sets its tombstone before it looks for a record, so at least
+ * one of the two calls sees the other (rule 1 in doc/design.md, "Calls at once"). A deletion that
+ * has ended since the caller looked has removed the directory as well.
+ */
+static int check_first_record(struct nfs_client *c, const struct volume_id *id, struct error *err)
+{
+	int r = busy_check_not_deleted(c, id->subdir, err);
+
+	if (r == 0)
+		r = directory_is_gone(c, id->subdir, err);
+	if (r > 0)
+		return error_set(err, ERROR_ABORTED, "the volume is being deleted; try again");
+	return r < 0 ? r : is_of_another_alone(c, id, err);
+}
+
+/* Give a volume of csi-driver-nfs its first record. Return 1 if it may not have one. */
 static int create_foreign_record(struct nfs_client *c, const struct nfs_handle *folder,
 				 const struct volume_id *id, struct record *rec, struct error *err)
 {
@@ -232,6 +271,9 @@ static int create_foreign_record(struct nfs_client *c, const struct nfs_handle *
 	bool noted;
 	int r;
 
+	r = is_of_another_alone(c, id, err);
+	if (r != 0)
+		return r;
 	/*
 	 * Notes that lead to no record do no harm; a record without its notes would be overlooked.
 	 */
@@ -244,19 +286,16 @@ static int create_foreign_record(struct nfs_client *c, const struct nfs_handle *
 		return error_set(err, ERROR_ABORTED, "the volume is being changed; try again");
 	if (r < 0)
 		return r;
-	/*
-	 * A deletion sets its tombstone before it looks for a record, so at least one of the two
-	 * calls sees the other (rule 1 in doc/design.md, "Calls at once"). A deletion that has
-	 * ended since the caller looked has removed the directory as well.
-	 */
-	r = busy_check_not_deleted(c, id->subdir, err);
+	r = check_first_record(c, id, err);
 	if (r == 0)
-		r = directory_is_gone(c, id->subdir, err);
-	if (r > 0)
-		r = error_set(err, ERROR_ABORTED, "the volume is being deleted; try again");
-	if (r < 0 && (record_remove(c, folder, key, rec, &ignored) < 0 ||
-		      volume_remove_notes(c, key, id->subdir, &ignored) < 0))
+		return 0;
+	if (record_remove(c, folder, key, rec, &ignored) < 0 ||
+	    volume_remove_notes(c, key, id->subdir, &ignored) < 0) {
+		if (r > 0)
+			*err = ignored;
 		err->code = ERROR_ABORTED;
+		return r < 0 ? r : -EAGAIN;
+	}
 	return r;
 }
 

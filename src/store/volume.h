@@ -61,7 +61,8 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 /*
  * Record a larger size. *ret_size becomes what is required, or the present size if that is larger.
  * rec is what volume_read() found, and becomes the record on the share: a volume without one, as
- * csi-driver-nfs makes them, gets one. Errors: NOT_FOUND; OUT_OF_RANGE if the limit is below the
+ * csi-driver-nfs makes them, gets one, unless the directory belongs to another volume alone: then
+ * the size is not kept. Errors: NOT_FOUND; OUT_OF_RANGE if the limit is below the
  * present size, or a quota of the server below the new one; else as nfs_error_set().
  */
 int volume_expand(struct nfs_client *c, const struct volume_id *id, struct record *rec,
@@ -69,7 +70,8 @@ int volume_expand(struct nfs_client *c, const struct volume_id *id, struct recor
 
 /*
  * Apply the settings in changes->given to the directory and the record: all of them or none. rec as
- * for volume_expand(). Errors: NOT_FOUND, else as nfs_error_set().
+ * for volume_expand(). Errors: NOT_FOUND; FAILED_PRECONDITION if another volume has the directory;
+ * else as nfs_error_set().
  */
 int volume_modify(struct nfs_client *c, const struct volume_id *id, struct record *rec,
 		  const struct volume_settings *changes, struct error *err);

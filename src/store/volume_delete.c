@@ -94,7 +94,7 @@ static int apply_earlier_policies(const struct tombstone *t, const struct owner 
 	const struct volume v = volume_of(&t->record);
 	const enum volume_on_delete own = *policy;
 	/* Such a directory was new or empty: it has nothing older in it. */
-	const bool had_it_alone = volume_is_proven_exclusive(&v, t->key) && !v.found;
+	const bool had_it_alone = volume_was_alone(&v, t->key);
 
 	if (owner->policy_around != ON_DELETE_DELETE && !had_it_alone) {
 		log_info("Keeping the directory of a deleted volume: it is inside a directory that is to be retained or archived",

@@ -67,5 +67,6 @@ int volume_expand(struct nfs_client *c, const struct volume_id *id, struct recor
 		return 0;
 	if ((fresh && volume_describe_foreign(rec, id) < 0) || volume_set_size(rec, larger) < 0)
 		return error_oom(err);
-	return volume_write_record(c, id, rec, fresh, err);
+	r = volume_write_record(c, id, rec, fresh, err);
+	return r < 0 ? r : 0; /* without a record, there is nowhere to keep the size */
 }

@@ -134,6 +134,10 @@ int volume_modify(struct nfs_client *c, const struct volume_id *id, struct recor
 		r = error_oom(err);
 	else
 		r = volume_write_record(c, id, rec, fresh, err);
+	if (r > 0)
+		r = error_set(err, ERROR_FAILED_PRECONDITION,
+			      "directory '%s' on %s:%s belongs to another volume alone: modify that one",
+			      dir, c->export.server, c->export.share);
 	if (r < 0)
 		undo_change(c, dir, &handle, &old, err);
 	return r;

@@ -23,7 +23,10 @@ int volume_open_directory(struct nfs_client *c, const struct volume_id *id,
 			  const struct record *rec, const char **ret_dir, struct nfs_handle *ret,
 			  struct error *err);
 
-/* Write a changed record. fresh: there is none on the share yet. */
+/*
+ * Write a changed record. fresh: there is none on the share yet. Return 1 if the volume may not
+ * have one, since another volume has its directory alone; log which.
+ */
 int volume_write_record(struct nfs_client *c, const struct volume_id *id, struct record *rec,
 			bool fresh, struct error *err);
 

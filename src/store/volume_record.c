@@ -119,6 +119,11 @@ bool volume_is_proven_exclusive(const struct volume *v, const char *key)
 	return v->claim != CLAIM_NONE && volume_is_exclusive(v, key) && v->staging.ready;
 }
 
+bool volume_was_alone(const struct volume *v, const char *key)
+{
+	return volume_is_proven_exclusive(v, key) && !v->found;
+}
+
 bool volume_is_built(const struct volume *v)
 {
 	return v->source != NULL || (v->claim != CLAIM_NONE && v->existing == EXISTING_REFUSE);

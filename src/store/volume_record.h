@@ -110,6 +110,9 @@ bool volume_is_exclusive(const struct volume *v, const char *key);
 /* Whether it is exclusive by a claim, and was alone in its directory when that was decided. */
 bool volume_is_proven_exclusive(const struct volume *v, const char *key);
 
+/* Likewise, and its directory was new or empty then: no volume without a record had it before. */
+bool volume_was_alone(const struct volume *v, const char *key);
+
 /* Whether both volumes want the same mode and owner for their directory. */
 bool volume_wants_same_settings(const struct volume *a, const struct volume *b);
 

@@ -18,6 +18,15 @@
 #define UID 1000
 #define OTHER 2000
 
+static void fill_id(struct volume_id *id, const char *dir, const char *uuid)
+{
+	id->server = strdup("fake");
+	id->share = strdup("share");
+	id->subdir = strdup(dir);
+	id->uuid = strdup(uuid);
+	id->on_delete = strdup("");
+}
+
 /* The record of a volume: which, and whether the change has come to it. */
 static char *record_text(struct fake_nfs *f)
 {
@@ -26,11 +35,7 @@ static char *record_text(struct fake_nfs *f)
 	cleanup_record struct record rec = { .n = 0 };
 	char *text = NULL;
 
-	id.server = strdup("fake");
-	id.share = strdup("share");
-	id.subdir = strdup("v");
-	id.uuid = strdup("");
-	id.on_delete = strdup("");
+	fill_id(&id, "v", "");
 	check_int("record", "read", volume_read(c, &id, &rec, NULL), 0);
 	check_int("record", "encode", record_encode(&rec, &text), 0);
 	return text;
@@ -58,11 +63,7 @@ static int modify_to(struct fake_nfs *f, const struct volume_settings *changes, 
 	int r;
 
 	c->export.uid = uid;
-	id.server = strdup("fake");
-	id.share = strdup("share");
-	id.subdir = strdup("v");
-	id.uuid = strdup("");
-	id.on_delete = strdup("");
+	fill_id(&id, "v", "");
 	r = volume_read(c, &id, &rec, err);
 	return r < 0 ? r : volume_modify(c, &id, &rec, changes, err);
 }
@@ -98,7 +99,7 @@ static void check_whole(const char *row, struct fake_nfs *f, bool changed)
 }
 
 /* One ControllerExpandVolume to 20 bytes, on a client of its own. */
-static int expand(struct fake_nfs *f, struct error *err)
+static int expand_volume(struct fake_nfs *f, const char *dir, const char *uuid, struct error *err)
 {
 	const struct volume_capacity capacity = { .required = 20 };
 	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
@@ -107,13 +108,14 @@ static int expand(struct fake_nfs *f, struct error *err)
 	int64_t size;
 	int r;
 
-	id.server = strdup("fake");
-	id.share = strdup("share");
-	id.subdir = strdup("v");
-	id.uuid = strdup("");
-	id.on_delete = strdup("");
+	fill_id(&id, dir, uuid);
 	r = volume_read(c, &id, &rec, err);
 	return r < 0 ? r : volume_expand(c, &id, &rec, &capacity, &size, err);
+}
+
+static int expand(struct fake_nfs *f, struct error *err)
+{
+	return expand_volume(f, "v", "", err);
 }
 
 /*
@@ -138,6 +140,85 @@ START_TEST(test_create_after_change_of_a_foreign_directory)
 	check_that("foreign", "is foreign no more", strstr(text, ";vers=") != NULL);
 	check_int("foreign", "mode", fake_nfs_mode(f, "v"), 02711);
 	fake_nfs_free(f);
+}
+END_TEST
+
+/* Volume "late" has no record, and directory "v/x". */
+static int expand_late(struct fake_nfs *f, struct error *err)
+{
+	return expand_volume(f, "v/x", "late", err);
+}
+
+static int modify_late(struct fake_nfs *f, struct error *err)
+{
+	static const struct volume_settings changes = { .given = MUTABLE_ON_DELETE,
+							.on_delete = ON_DELETE_RETAIN };
+	cleanup_nfs_client struct nfs_client *c = fake_nfs_connect(f);
+	cleanup_volume_id struct volume_id id = { .server = NULL };
+	cleanup_record struct record rec = { .n = 0 };
+	int r;
+
+	fill_id(&id, "v/x", "late");
+	r = volume_read(c, &id, &rec, err);
+	return r < 0 ? r : volume_modify(c, &id, &rec, &changes, err);
+}
+
+/*
+ * A late call for a volume that is gone finds a directory that another one has. Its record would
+ * keep that for good. A volume of csi-driver-nfs has no record either, so it gets its first one
+ * where others are, too; but not where it cannot have been.
+ */
+START_TEST(test_late_change_beside_another_volume)
+{
+	static const struct {
+		const char *claim, *dir;
+		bool found, gets_record;
+	} rows[] = {
+		{ VOLUME_CLAIM_EXCLUSIVE, "v/x", false, false },
+		{ VOLUME_CLAIM_EXCLUSIVE, "v", false, false },
+		{ VOLUME_CLAIM_EXCLUSIVE, "v/x/y", false, true },
+		{ VOLUME_CLAIM_EXCLUSIVE, "v/x", true, true },
+		{ VOLUME_CLAIM_SHARED, "v/x", false, true },
+		{ NULL, "v/x", false, true },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		cleanup_free char *before = NULL, *after = NULL;
+		struct error err = { .code = ERROR_OK };
+		cleanup_record struct record rec = { .n = 0 };
+		struct fake_nfs *f = fake_nfs_new();
+		struct nfs_client *c = fake_nfs_connect(f);
+		char row[64];
+
+		(void)snprintf(row, sizeof(row), "%s, %s, %d", rows[i].claim ? rows[i].claim : "-",
+			       rows[i].dir, rows[i].found);
+		if (rows[i].found)
+			fake_nfs_put(f, "v/x/data", NFS_TYPE_FILE, NULL);
+		check_int(row, "name", record_set(&rec, VOLUME_KEY_NAME, "w"), 0);
+		check_int(row, "dir", record_set(&rec, VOLUME_KEY_DIR, rows[i].dir), 0);
+		if (rows[i].claim != NULL)
+			check_int(row, "claim", record_set(&rec, VOLUME_KEY_CLAIM, rows[i].claim),
+				  0);
+		check_int(row, "create",
+			  volume_create(c, "w", &rec, &(struct volume_capacity){ 0 }, NULL, NULL),
+			  0);
+		fake_nfs_put(f, "v/x", NFS_TYPE_DIRECTORY, NULL);
+		fake_nfs_put(f, ".csi-nfs/users/v%2Fx/other", NFS_TYPE_FILE, NULL);
+		fake_nfs_put(f, ".csi-nfs/users/v%2Fx%/other", NFS_TYPE_FILE, NULL);
+		before = fake_nfs_list(f, NULL);
+		check_int(row, "expand", expand_late(f, &err), 0);
+		check_int(row, "modify", modify_late(f, &err) == 0, rows[i].gets_record);
+		if (!rows[i].gets_record)
+			check_error(row, &err, ERROR_FAILED_PRECONDITION, "another volume alone");
+		after = fake_nfs_list(f, NULL);
+		check_int(row, "it has a record", strstr(after, "volumes/late") != NULL,
+			  rows[i].gets_record);
+		if (!rows[i].gets_record)
+			check_that(row, "nothing has changed", strcmp(before, after) == 0);
+		nfs_client_free(c);
+		fake_nfs_free(f);
+	}
 }
 END_TEST
 
@@ -468,6 +549,7 @@ CHECK_MAIN("change", .tests = {
 			     test_expand_again_leaves_no_parts,
 			     test_modify,
 			     test_create_after_change_of_a_foreign_directory,
+			     test_late_change_beside_another_volume,
 			     test_refused_creation_keeps_a_foreign_record,
 			     test_retained_during_deletion,
 			     test_modify_keeps_special_bits,
