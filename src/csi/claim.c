@@ -46,6 +46,7 @@ int claim_take(struct claim **ret, const struct csi_driver *driver, const struct
 	session_begin_as(&s, driver, e, owner, &why);
 	while (session_next(&s))
 		s.result = busy_note_write(s.client, &claim->note, &why);
+	session_check_share(&s);
 	if (s.result == 0) {
 		session_get_identity(&s, &claim->export);
 		*ret = claim;
@@ -76,6 +77,7 @@ int claim_renew(struct claim *claim, struct nfs_client *c, struct error *err)
 	session_begin(&s, claim->driver, &claim->export, err);
 	while (session_next(&s))
 		s.result = busy_note_renew(s.client, &claim->note, err);
+	session_check_share(&s);
 	return s.result;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "csi/session.h"
 #include "net/connect.h"
 #include "nfs/calls.h"
 #include "store/directory.h"
@@ -73,7 +74,11 @@ static bool is_same_path(struct nfs_client *a, struct nfs_client *b, const char 
 static int lease_same(const struct csi_driver *driver, struct nfs_client *c,
 		      struct nfs_client **ret, struct error *err)
 {
-	return nfs_pool_lease(driver->pool, &c->export, ret, err);
+	int r = nfs_pool_lease(driver->pool, &c->export, ret, err);
+
+	if (r < 0 && session_share_is_gone(driver, &c->export, err))
+		err->code = ERROR_ABORTED;
+	return r;
 }
 
 /*

@@ -47,9 +47,9 @@ int copy_clients_find_xattrs(struct nfs_client *from, const struct nfs_handle *t
 /*
  * Lease clients like from and to, as from_xattrs and to_xattrs of work need them, and set from, to
  * and offload of work. path: what is read on from, which has to be the same directory over another
- * version. same_version: over that of from and to. Errors as nfs_pool_lease(), and ABORTED if a
- * client that has to speak the version of from or to does not; copy_clients_return() is due in
- * either case.
+ * version. same_version: over that of from and to. Errors as nfs_pool_lease(), but ABORTED if the
+ * share is gone for now, or if a client that has to speak the version of from or to does not;
+ * copy_clients_return() is due in either case.
  */
 int copy_clients_lease(const struct csi_driver *driver, struct nfs_client *from,
 		       struct nfs_client *to, const char *path, bool same_version,

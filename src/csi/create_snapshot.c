@@ -234,6 +234,7 @@ static int snapshot_request_fill(struct nfs_client *c, const char *name, void *d
 	volume_ref_begin(&s, wanted->driver, &wanted->source, err);
 	while (volume_ref_next(&wanted->source, &s))
 		s.result = snapshot_request_copy(wanted, s.client, c, name, err);
+	session_check_share(&s);
 	return s.result;
 }
 
@@ -271,6 +272,7 @@ static int snapshot_request_check(struct nfs_client *c, void *data, struct error
 	volume_ref_begin(&s, wanted->driver, &wanted->source, err);
 	while (volume_ref_next(&wanted->source, &s))
 		s.result = check_on_share(wanted, c, s.client, err);
+	session_check_share(&s);
 	return s.result;
 }
 
@@ -288,6 +290,8 @@ static int find_source(struct snapshot_request *wanted, struct error *err)
 		r = volume_ref_check(&wanted->source, wanted->driver, err);
 	if (r == 0 && !snapshot_request_is_of_tree(wanted))
 		r = tree_archive_prepare(err);
+	if (r < 0)
+		volume_ref_check_final(&wanted->source, wanted->driver, err);
 	if (r < 0 && volume_source_is_refused(err)) {
 		wanted->missing = *err;
 		error_clear(err);

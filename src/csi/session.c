@@ -107,6 +107,7 @@ static bool session_change_identity(struct session *s)
 	if (s->was_refused)
 		return false;
 	s->refusal = *s->err;
+	s->refusal_is_reached = s->is_reached;
 	if (s->identity_of != NULL)
 		s->has_next = session_ask_root_owner(s);
 	if (!s->has_next)
@@ -135,6 +136,7 @@ static bool session_ends_round(struct session *s)
 			return true;
 		if (s->was_refused) {
 			*s->err = s->refusal;
+			s->is_reached = s->refusal_is_reached;
 			return false;
 		}
 	}
@@ -152,7 +154,8 @@ bool session_next(struct session *s)
 			error_clear(s->err);
 		s->began = true;
 		s->result = nfs_pool_lease(s->driver->pool, &s->export, &s->client, s->err);
-		if (s->result == 0) {
+		s->is_reached = s->result == 0;
+		if (s->is_reached) {
 			known_exports_reach(s->driver->known, &s->export);
 			s->rounds++;
 			return true;
@@ -172,6 +175,12 @@ bool session_share_is_gone(const struct csi_driver *driver, const struct nfs_exp
 	return (err->code == ERROR_NOT_FOUND || err->code == ERROR_PERMISSION_DENIED ||
 		err->code == ERROR_FAILED_PRECONDITION) &&
 	       known_exports_have(driver->known, e);
+}
+
+void session_check_share(const struct session *s)
+{
+	if (s->result < 0 && !s->is_reached && session_share_is_gone(s->driver, &s->export, s->err))
+		s->err->code = ERROR_ABORTED;
 }
 
 void session_check_final(const struct csi_driver *driver, const struct nfs_export *e,
@@ -202,7 +211,7 @@ void session_check_final(const struct csi_driver *driver, const struct nfs_expor
 	 * did not get as far as a record either. But a share that is gone may have one.
 	 */
 	if (s.result < 0 && !has_folder && is_same_error(&second, err) &&
-	    !(s.rounds == 0 && session_share_is_gone(driver, e, err)))
+	    (s.is_reached || !session_share_is_gone(driver, e, err)))
 		return;
 	err->code = ERROR_ABORTED;
 }

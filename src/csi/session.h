@@ -30,6 +30,7 @@ struct session {
 	struct nfs_client *client; /* leased, in the body */
 	int result; /* set by the body; after the loop, the result of the last round */
 	unsigned int rounds; /* bodies begun */
+	bool is_reached; /* the last connection was made: false after a refusal of the share */
 
 	/* Private. */
 	const struct csi_driver *driver;
@@ -38,6 +39,7 @@ struct session {
 	struct nfs_export *identity_of; /* takes the identity that worked; may be NULL */
 	struct error *err;
 	struct error refusal; /* of the first identity */
+	bool refusal_is_reached; /* is_reached of that */
 	bool began, has_next, was_refused, reconnected;
 };
 
@@ -71,12 +73,18 @@ void session_get_identity(const struct session *s, struct nfs_export *e);
 bool session_next(struct session *s);
 
 /*
- * After a session without a round: whether err says that the share is not there, or refuses this
- * client or its version of NFS, although it has been reached before, by this call or by an earlier
- * one of this process.
+ * After a session that ended with is_reached unset: whether err says that the share is not there,
+ * or refuses this client or its version of NFS, although it has been reached before, by this call
+ * or by an earlier one of this process.
  */
 bool session_share_is_gone(const struct csi_driver *driver, const struct nfs_export *e,
 			   const struct error *err);
+
+/*
+ * After a session that has failed: set ABORTED if its share is gone. A final code would say that
+ * what the session looked for does not exist.
+ */
+void session_check_share(const struct session *s);
 
 /*
  * Check the code of an error after a creation has failed with it on export e. A CO may drop the

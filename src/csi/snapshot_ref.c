@@ -28,6 +28,7 @@ int snapshot_ref_read(struct snapshot_ref *ref, const struct csi_driver *driver,
 	session_begin_reader(&s, driver, &ref->export, err);
 	while (session_next(&s))
 		s.result = snapshot_read_record(s.client, &ref->snapshot, err);
+	session_check_share(&s);
 	if (s.result < 0 || ref->snapshot.is_other)
 		return s.result;
 	/* Only the owner may enter the snapshot's directory; without a record, it is not known. */
@@ -37,6 +38,7 @@ int snapshot_ref_read(struct snapshot_ref *ref, const struct csi_driver *driver,
 		session_begin_reader(&s, driver, &ref->export, err);
 	while (session_next(&s))
 		s.result = snapshot_read_contents(s.client, &ref->snapshot, err);
+	session_check_share(&s);
 	return s.result;
 }
 

@@ -47,7 +47,7 @@ int volume_ref_read(struct volume_ref *ref, const struct csi_driver *driver, str
 	session_begin_reader(&s, driver, &ref->export, err);
 	while (session_next(&s))
 		s.result = volume_ref_read_with(ref, s.client, err);
-	ref->is_unreached = s.rounds == 0;
+	ref->is_unreached = !s.is_reached;
 	return s.result;
 }
 
@@ -90,7 +90,7 @@ bool volume_ref_next(struct volume_ref *ref, struct session *s)
 		if (s->result == 0)
 			return true;
 	}
-	ref->is_unreached = s->rounds == 0;
+	ref->is_unreached = !s->is_reached;
 	return false;
 }
 

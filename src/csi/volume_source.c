@@ -190,6 +190,8 @@ int volume_source_read(struct volume_source *source, struct error *err)
 		return 0;
 	r = source->kind == VOLUME_SOURCE_IS_VOLUME ? read_volume(source, err)
 						    : read_snapshot(source, err);
+	if (r < 0 && source->kind == VOLUME_SOURCE_IS_VOLUME)
+		volume_ref_check_final(&source->volume, source->driver, err);
 	return keep_refusal(source, r, err);
 }
 
@@ -341,6 +343,7 @@ static int fill_from_volume(struct volume_source *source, struct nfs_client *c, 
 	volume_ref_begin(&s, source->driver, &source->volume, err);
 	while (volume_ref_next(&source->volume, &s))
 		s.result = run_copy_job(source, s.client, c, name, err);
+	session_check_share(&s);
 	return s.result;
 }
 
@@ -353,6 +356,7 @@ static int fill_from_snapshot(struct volume_source *source, struct nfs_client *c
 	session_begin_as(&s, source->driver, &ref->export, &ref->snapshot.owner, err);
 	while (session_next(&s))
 		s.result = run_copy_job(source, s.client, c, name, err);
+	session_check_share(&s);
 	return s.result;
 }
 

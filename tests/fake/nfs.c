@@ -90,6 +90,7 @@ struct fake_nfs {
 	unsigned int n_copied; /* calls of COPY */
 	fake_nfs_watch_fn watch;
 	void *watch_data;
+	struct fake_client *clients; /* the newest first */
 	uint64_t lagging; /* id of the file whose READs have the attributes below; 0: none */
 	struct nfs_attr lag;
 };
@@ -103,6 +104,7 @@ struct queued {
 struct fake_client {
 	struct nfs_client client;
 	struct fake_nfs *fake;
+	struct fake_client *next; /* in fake's list */
 	struct fake_client *peer; /* driven by the same thread; NULL: none */
 	struct queued queue[NFS_WINDOW * 4];
 	size_t n_queue;
@@ -1292,8 +1294,19 @@ static int fake_run(struct nfs_client *c, uint64_t deadline_ns)
 
 static void fake_free(struct nfs_client *c)
 {
-	struct fake_client *client = container_of(c, struct fake_client, client);
+	struct fake_client *client = container_of(c, struct fake_client, client), **link, *other;
+	struct fake_nfs *f = client->fake;
 
+	if (f != NULL) {
+		pthread_mutex_lock(&f->lock);
+		for (link = &f->clients; *link != client; link = &(*link)->next)
+			;
+		*link = client->next;
+		for (other = f->clients; other != NULL; other = other->next)
+			if (other->peer == client)
+				other->peer = NULL;
+		pthread_mutex_unlock(&f->lock);
+	}
 	nfs_export_done(&c->export);
 	free(client);
 }
@@ -1319,6 +1332,8 @@ static struct nfs_client *connect_to(struct fake_nfs *f, const struct nfs_export
 	assert(r == 0);
 	pthread_mutex_lock(&f->lock);
 	describe(f, f->root, &client->client.root, &unused);
+	client->next = f->clients;
+	f->clients = client;
 	pthread_mutex_unlock(&f->lock);
 	return &client->client;
 }
@@ -1340,6 +1355,21 @@ void fake_nfs_pair(struct nfs_client *a, struct nfs_client *b)
 {
 	container_of(a, struct fake_client, client)->peer =
 		container_of(b, struct fake_client, client);
+}
+
+void fake_nfs_pair_newest(struct nfs_client *c, const char *share)
+{
+	struct fake_client *client = container_of(c, struct fake_client, client), *other;
+	struct fake_nfs *f = client->fake;
+
+	pthread_mutex_lock(&f->lock);
+	for (other = f->clients; other != NULL; other = other->next)
+		if (strcmp(other->client.export.share, share) == 0)
+			break;
+	client->peer = other;
+	if (other != NULL)
+		other->peer = client;
+	pthread_mutex_unlock(&f->lock);
 }
 
 void fake_nfs_serve(struct fake_nfs *f)
@@ -1368,8 +1398,12 @@ struct fake_nfs *fake_nfs_new(void)
 
 void fake_nfs_free(struct fake_nfs *f)
 {
+	struct fake_client *client;
+
 	if (served == f)
 		served = NULL;
+	for (client = f->clients; client != NULL; client = client->next)
+		client->fake = NULL;
 	inode_free(f, f->root);
 	pthread_mutex_destroy(&f->lock);
 	free(f->names);

@@ -126,6 +126,9 @@ void fake_nfs_cut(struct nfs_client *c);
 /* Make nfs_client_run_pair(a, b) drive b, too. */
 void fake_nfs_pair(struct nfs_client *a, struct nfs_client *b);
 
+/* Likewise for c and the newest client of that share, if there is one, both ways. */
+void fake_nfs_pair_newest(struct nfs_client *c, const char *share);
+
 /*
  * For nfs_pool_new(): connect to the share of the last fake_nfs_serve(). An export that asks for
  * version 3 gets nothing that only later ones have.

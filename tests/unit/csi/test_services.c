@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/request.h"
+#include "csi/copy_turn.h"
 #include "csi/services.h"
 #include "node/node.h"
 #include "node/stats.h"
@@ -31,6 +32,8 @@ struct bench {
 	struct csi_identity identity;
 	struct csi_controller controller;
 	struct node_service node;
+	struct tree_budget budget;
+	atomic_bool stopping;
 	Csi__V1__GroupController_Service group;
 	Csi__V1__SnapshotMetadata_Service metadata;
 	struct fake_nfs *nfs;
@@ -49,6 +52,9 @@ static void bench_init(struct bench *b)
 	fake_mounter_init(&b->mounter);
 	b->node_driver.mounter = &b->mounter.mounter;
 	ck_assert(key_locks_new(&b->driver.key_locks) == 0);
+	ck_assert(copy_turns_new(&b->driver.turns) == 0);
+	b->driver.budget = &b->budget;
+	b->driver.stopping = &b->stopping;
 	ck_assert(nfs_pool_new(&b->driver.pool, fake_nfs_connect_fn, 0) == 0);
 	ck_assert(known_exports_new(&b->driver.known) == 0);
 	ck_assert(dir_locks_new(&b->driver.dir_locks) == 0);
@@ -71,6 +77,7 @@ static void bench_done(struct bench *b)
 	node_stats_free(b->node_driver.stats);
 	known_exports_free(b->driver.known);
 	key_locks_free(b->driver.key_locks);
+	copy_turns_free(b->driver.turns);
 	fake_nfs_free(b->nfs);
 	/* What was unpublished has left no note. */
 	ck_assert_msg(rmdir(b->state) == 0, "something is left in '%s'", b->state);
@@ -745,15 +752,22 @@ static const struct {
 	{ "another version of NFS", ERROR_FAILED_PRECONDITION, EPROTONOSUPPORT },
 };
 
-/* The share is exported, or not. */
+/* Whether shares are exported: all of them, or but for one. */
 static _Atomic bool is_exported;
+static const char *unexported; /* NULL: all */
 static size_t vanishing;
 
 static int connect_if_exported(struct nfs_client **ret, const struct nfs_export *e,
 			       struct error *err)
 {
-	if (is_exported)
-		return fake_nfs_connect_fn(ret, e, err);
+	int r;
+
+	if (is_exported || (unexported != NULL && strcmp(e->share, unexported) != 0)) {
+		r = fake_nfs_connect_fn(ret, e, err);
+		if (r == 0)
+			fake_nfs_pair_newest(*ret, strcmp(e->share, "/f") == 0 ? "/e" : "/f");
+		return r;
+	}
 	(void)error_set(err, vanishings[vanishing].code, "not exported");
 	err->sys = vanishings[vanishing].sys;
 	return -err->sys;
@@ -774,6 +788,7 @@ static void bench_init_exported(struct bench *b)
 	ck_assert(nfs_pool_new(&b->driver.pool, connect_if_exported, 0) == 0);
 	ck_assert(purger_new(&b->driver.purger, b->driver.pool, NULL) == 0);
 	is_exported = true;
+	unexported = NULL;
 }
 
 /*
@@ -906,6 +921,184 @@ START_TEST(test_changes_on_a_share_that_has_vanished)
 	invoke(row, &b.controller.service.base, "ControllerGetVolume", &get, &call);
 	check_error(row, &call.req.err, vanishings[_i].code, "not exported");
 	bench_done(&b);
+}
+END_TEST
+
+static void expand_volume(const char *row, struct bench *b, struct call *call)
+{
+	Csi__V1__ControllerExpandVolumeRequest in = CSI__V1__CONTROLLER_EXPAND_VOLUME_REQUEST__INIT;
+	Csi__V1__CapacityRange range = CSI__V1__CAPACITY_RANGE__INIT;
+
+	range.required_bytes = 20;
+	in.volume_id = text("s#e#pvc-1##");
+	in.capacity_range = &range;
+	invoke(row, &b->controller.service.base, "ControllerExpandVolume", &in, call);
+}
+
+static void modify_volume(const char *row, struct bench *b, struct call *call)
+{
+	Csi__V1__ControllerModifyVolumeRequest in = CSI__V1__CONTROLLER_MODIFY_VOLUME_REQUEST__INIT;
+	Csi__V1__ControllerModifyVolumeRequest__MutableParametersEntry entry =
+		CSI__V1__CONTROLLER_MODIFY_VOLUME_REQUEST__MUTABLE_PARAMETERS_ENTRY__INIT;
+	Csi__V1__ControllerModifyVolumeRequest__MutableParametersEntry *list[] = { &entry };
+
+	entry.key = text("mountPermissions");
+	entry.value = text("0711");
+	in.volume_id = text("s#e#pvc-1##");
+	in.mutable_parameters = list;
+	in.n_mutable_parameters = 1;
+	invoke(row, &b->controller.service.base, "ControllerModifyVolume", &in, call);
+}
+
+static void create_second_volume(const char *row, struct bench *b, struct call *call)
+{
+	static const struct creation in = { "pvc-2", MOUNT, { SRV }, 10, 0 };
+
+	create_volume(row, b, &in, call);
+}
+
+static void create_snapshot_on(const char *row, struct bench *b, const char *share,
+			       struct call *call)
+{
+	Csi__V1__CreateSnapshotRequest in = CSI__V1__CREATE_SNAPSHOT_REQUEST__INIT;
+	Csi__V1__CreateSnapshotRequest__ParametersEntry entry =
+		CSI__V1__CREATE_SNAPSHOT_REQUEST__PARAMETERS_ENTRY__INIT;
+	Csi__V1__CreateSnapshotRequest__ParametersEntry *list[] = { &entry };
+
+	entry.key = text("share");
+	entry.value = text(share);
+	in.parameters = list;
+	in.n_parameters = 1;
+	in.name = text("snapshot-1");
+	in.source_volume_id = text("s#e#pvc-1##");
+	invoke(row, &b->controller.service.base, "CreateSnapshot", &in, call);
+}
+
+static void create_snapshot(const char *row, struct bench *b, struct call *call)
+{
+	create_snapshot_on(row, b, "/e", call);
+}
+
+static void create_snapshot_elsewhere(const char *row, struct bench *b, struct call *call)
+{
+	create_snapshot_on(row, b, "/f", call);
+}
+
+static void clone_volume_to(const char *row, struct bench *b, const char *path, struct call *call)
+{
+	Csi__V1__CreateVolumeRequest in = CSI__V1__CREATE_VOLUME_REQUEST__INIT;
+	Csi__V1__CreateVolumeRequest__ParametersEntry server =
+		CSI__V1__CREATE_VOLUME_REQUEST__PARAMETERS_ENTRY__INIT;
+	Csi__V1__CreateVolumeRequest__ParametersEntry share =
+		CSI__V1__CREATE_VOLUME_REQUEST__PARAMETERS_ENTRY__INIT;
+	Csi__V1__CreateVolumeRequest__ParametersEntry *list[] = { &server, &share };
+	Csi__V1__VolumeContentSource from = CSI__V1__VOLUME_CONTENT_SOURCE__INIT;
+	Csi__V1__VolumeContentSource__VolumeSource volume =
+		CSI__V1__VOLUME_CONTENT_SOURCE__VOLUME_SOURCE__INIT;
+	struct capability_box box;
+
+	fill_capability(&box, MOUNT, NULL);
+	server.key = text("server");
+	server.value = text("s");
+	share.key = text("share");
+	share.value = text(path);
+	volume.volume_id = text("s#e#pvc-1##");
+	from.type_case = CSI__V1__VOLUME_CONTENT_SOURCE__TYPE_VOLUME;
+	from.volume = &volume;
+	in.name = text("clone-1");
+	in.parameters = list;
+	in.n_parameters = ARRAY_SIZE(list);
+	in.volume_capabilities = box.list;
+	in.n_volume_capabilities = 1;
+	in.volume_content_source = &from;
+	invoke(row, &b->controller.service.base, "CreateVolume", &in, call);
+}
+
+static void clone_volume(const char *row, struct bench *b, struct call *call)
+{
+	clone_volume_to(row, b, "/e", call);
+}
+
+static void clone_volume_elsewhere(const char *row, struct bench *b, struct call *call)
+{
+	clone_volume_to(row, b, "/f", call);
+}
+
+static const struct {
+	const char *name;
+	void (*call)(const char *row, struct bench *b, struct call *call);
+	const char *unexported;
+} broken_calls[] = {
+	{ "expand", expand_volume },
+	{ "modify", modify_volume },
+	{ "create volume", create_second_volume },
+	{ "create snapshot", create_snapshot },
+	{ "create snapshot from another share", create_snapshot_elsewhere, "/e" },
+	{ "create snapshot on another share", create_snapshot_elsewhere, "/f" },
+	{ "clone", clone_volume },
+	{ "clone from another share", clone_volume_elsewhere, "/e" },
+	{ "clone to another share", clone_volume_elsewhere, "/f" },
+};
+
+/* Operations until a connection breaks and the share is no longer exported; 0: it has happened. */
+static _Atomic unsigned int operations_left;
+
+static void break_and_unexport(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	(void)f;
+	(void)op;
+	(void)data;
+	if (operations_left > 0 && --operations_left == 0)
+		is_exported = false;
+}
+
+/* Likewise at any operation: a server is restarted, and exports the share a little later. */
+START_TEST(test_calls_on_a_restarted_server)
+{
+	static const struct creation in = { "pvc-1", MOUNT, { SRV }, 10, 0 };
+	static const struct creation other = { "pvc-0", MOUNT, { "server", "s", "share", "/f" } };
+	const size_t i = (size_t)_i / ARRAY_SIZE(vanishings);
+	struct fake_failure failure = { .error = -ECONNABORTED };
+	struct call call;
+	struct bench b;
+	bool broke = true;
+	char row[128];
+	unsigned int n;
+
+	vanishing = (size_t)_i % ARRAY_SIZE(vanishings);
+	for (n = 1; broke; n++) {
+		(void)snprintf(row, sizeof(row), "%s, %s, operation %u", broken_calls[i].name,
+			       vanishings[vanishing].name, n);
+		bench_init_exported(&b);
+		create_volume(row, &b, &in, &call);
+		check_error(row, &call.req.err, ERROR_OK, NULL);
+		call_done(&call);
+		create_volume(row, &b, &other, &call);
+		check_error(row, &call.req.err, ERROR_OK, NULL);
+		call_done(&call);
+		unexported = broken_calls[i].unexported;
+		failure.nth = n;
+		operations_left = n;
+		fake_nfs_fail(b.nfs, &failure);
+		fake_nfs_watch(b.nfs, break_and_unexport, NULL);
+		broken_calls[i].call(row, &b, &call);
+		broke = operations_left == 0;
+		if (broke) {
+			/* OK: only the note of use was to be removed. */
+			ck_assert_msg(call.req.err.code == ERROR_OK ||
+					      !error_is_final(call.req.err.code),
+				      "%s: %s", row, call.req.err.msg);
+			call_done(&call);
+			fake_nfs_fail(b.nfs, NULL);
+			fake_nfs_watch(b.nfs, NULL, NULL);
+			is_exported = true;
+			broken_calls[i].call(row, &b, &call);
+		}
+		check_error(row, &call.req.err, ERROR_OK, NULL);
+		call_done(&call);
+		bench_done(&b);
+	}
+	check_that(row, "some operations were tried", n > 2);
 }
 END_TEST
 
@@ -1810,7 +2003,9 @@ static void setup(void)
 CHECK_MAIN("services", .setup = setup,
 	   .loops = { { test_create_on_a_share_that_vanishes, ARRAY_SIZE(vanishings) },
 		      { test_create_on_a_share_that_has_vanished, ARRAY_SIZE(vanishings) },
-		      { test_changes_on_a_share_that_has_vanished, ARRAY_SIZE(vanishings) } },
+		      { test_changes_on_a_share_that_has_vanished, ARRAY_SIZE(vanishings) },
+		      { test_calls_on_a_restarted_server,
+			ARRAY_SIZE(broken_calls) * ARRAY_SIZE(vanishings) } },
 	   .tests = {
 		   test_many_exports_reached,
 		   test_unimplemented,
