@@ -344,6 +344,9 @@ static int create_snapshot(struct snapshot_request *wanted,
 			       err);
 		if (r < 0)
 			return r;
+		r = volume_ref_read_again(&wanted->source, wanted->driver, err);
+		if (r < 0)
+			return r;
 	}
 	/* Without the volume, too: see create_volume(). */
 	r = claim_take(&make, wanted->driver, &wanted->export, &owner, BUSY_MAKE, wanted->id.subdir,

@@ -51,6 +51,21 @@ int volume_ref_read(struct volume_ref *ref, const struct csi_driver *driver, str
 	return s.result;
 }
 
+int volume_ref_read_again(struct volume_ref *ref, const struct csi_driver *driver,
+			  struct error *err)
+{
+	const uint64_t before = volume_record_identity(&ref->record);
+	int r = volume_ref_read(ref, driver, err);
+
+	if (r < 0)
+		volume_ref_check_final(ref, driver, err);
+	if (r < 0 || volume_record_identity(&ref->record) == before)
+		return r;
+	return error_set(err, ERROR_ABORTED,
+			 "volume '%s' was deleted, or made again, at this moment; try again",
+			 volume_id_key(&ref->id));
+}
+
 int volume_ref_read_for_deletion(struct volume_ref *ref, const struct csi_driver *driver,
 				 struct error *err)
 {

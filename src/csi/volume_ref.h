@@ -71,6 +71,14 @@ bool volume_ref_is_gone(const struct volume_ref *ref, const struct csi_driver *d
 void volume_ref_check_final(const struct volume_ref *ref, const struct csi_driver *driver,
 			    struct error *err);
 
+/*
+ * Read the record again after a note of use was written, and check that it is of the same volume:
+ * before the note, the volume may have been deleted, and its directory given to another. ABORTED if
+ * it is not. Blocks.
+ */
+int volume_ref_read_again(struct volume_ref *ref, const struct csi_driver *driver,
+			  struct error *err);
+
 /* Check that the volume's directory is there, and finished: 0, or NOT_FOUND. Blocks. */
 int volume_ref_check(struct volume_ref *ref, const struct csi_driver *driver, struct error *err);
 

@@ -73,7 +73,6 @@ static int read_volume(struct volume_source *source, struct error *err)
 	r = volume_ref_read(ref, driver, err);
 	if (r < 0)
 		return r;
-	source->size = volume_of(&ref->record).size;
 	dir = volume_ref_directory(ref);
 	owner = volume_of(&ref->record).owner;
 	r = dir_lock_take(driver->dir_locks, ref->export.server, ref->export.share, dir, false,
@@ -83,6 +82,10 @@ static int read_volume(struct volume_source *source, struct error *err)
 	r = claim_take(&source->use, driver, &ref->export, &owner, BUSY_USE, dir, err);
 	if (r < 0)
 		return r;
+	r = volume_ref_read_again(ref, driver, err);
+	if (r < 0)
+		return r;
+	source->size = volume_of(&ref->record).size;
 	return volume_ref_check(ref, driver, err);
 }
 

@@ -1102,6 +1102,65 @@ START_TEST(test_calls_on_a_restarted_server)
 }
 END_TEST
 
+/* What another replica does between a call's look at a source volume and its note of use. */
+struct replacement {
+	const char *name;
+	const char *record; /* the volume's, after that; NULL: none */
+	bool done;
+};
+
+static void replace_before_note(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	struct replacement *x = data;
+
+	if (op->type != NFS_OP_SYMLINK || strstr(op->name, "pvc-1~u~") == NULL)
+		return;
+	fake_nfs_watch(f, NULL, NULL);
+	x->done = true;
+	fake_nfs_remove(f, ".csi-nfs/volumes/pvc-1");
+	if (x->record != NULL)
+		fake_nfs_put(f, ".csi-nfs/volumes/pvc-1", NFS_TYPE_SYMLINK, x->record);
+}
+
+/* Without the note, another replica may delete the volume, and another one get its directory. */
+START_TEST(test_source_that_is_replaced)
+{
+	static const struct creation in = { "pvc-1", MOUNT, { SRV }, 10, 0 };
+	static const struct {
+		const char *name;
+		void (*call)(const char *row, struct bench *b, struct call *call);
+	} calls[] = { { "snapshot", create_snapshot }, { "clone", clone_volume } };
+	struct replacement replacements[] = {
+		{ "deleted", NULL },
+		{ "made again", "v=1;id=s%23e%23pvc-1%23%23;dir=pvc-1;mode=0000;nonce=other" },
+	};
+	struct replacement *x;
+	size_t i, j;
+
+	for (i = 0; i < ARRAY_SIZE(calls); i++) {
+		for (j = 0; j < ARRAY_SIZE(replacements); j++) {
+			struct call call;
+			struct bench b;
+			char row[96];
+
+			x = &replacements[j];
+			(void)snprintf(row, sizeof(row), "%s, %s", calls[i].name, x->name);
+			bench_init(&b);
+			create_volume(row, &b, &in, &call);
+			check_error(row, &call.req.err, ERROR_OK, NULL);
+			call_done(&call);
+			x->done = false;
+			fake_nfs_watch(b.nfs, replace_before_note, x);
+			calls[i].call(row, &b, &call);
+			check_that(row, "it was replaced", x->done);
+			check_error(row, &call.req.err, ERROR_ABORTED, "made again");
+			call_done(&call);
+			bench_done(&b);
+		}
+	}
+}
+END_TEST
+
 /* Exports that calls reach, without success, leave room for those on which calls succeed. */
 START_TEST(test_many_exports_reached)
 {
@@ -2007,6 +2066,7 @@ CHECK_MAIN("services", .setup = setup,
 		      { test_calls_on_a_restarted_server,
 			ARRAY_SIZE(broken_calls) * ARRAY_SIZE(vanishings) } },
 	   .tests = {
+		   test_source_that_is_replaced,
 		   test_many_exports_reached,
 		   test_unimplemented,
 		   test_identity,
