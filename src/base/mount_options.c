@@ -295,6 +295,10 @@ int mount_options_parse(struct mount_options *ret, const char *text, struct erro
 	o.rest = buf_steal(&rest);
 	if (o.rest == NULL)
 		return error_oom(err);
+	/* What was left out may have had one of two marks, as in context="a,x-b". */
+	r = check_quotes(o.rest, err);
+	if (r < 0)
+		return r;
 	*ret = o;
 	o = (struct mount_options){ .minor = -1 };
 	return 0;

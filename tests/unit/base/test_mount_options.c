@@ -181,6 +181,7 @@ static const struct {
 	{ "quotation mark, then nosuid", "x=\",nosuid,nodev", "quotation" },
 	{ "quotation mark behind options", "soft,x=a\"", "quotation" },
 	{ "two, of another option", "x=\"a,b\"", "quotation" },
+	{ "context whose end is left out", "context=\"u:r,x-end\",nosuid", "quotation" },
 	{ "context without an end", "context=\"u:r,nosuid", "quotation" },
 	{ "context with text behind it", "context=\"u:r\"x,nosuid", "quotation" },
 	{ "context with a mark behind it", "context=\"u:r\"\",nosuid", "quotation" },
