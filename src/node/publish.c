@@ -171,7 +171,7 @@ static int target_keep(int r, struct error *err)
  * Find out whether the mount at the target shows the volume. mountinfo may name another path if the
  * server resolved a symbolic link or the directory was renamed, and another address of the same
  * server: then mount the volume's path once more, in a private namespace, and compare. Returns 0 or
- * a negative errno, -ESTALE for a stale mount.
+ * a negative errno, -ESTALE only if the mount at the target is stale.
  */
 static int target_has_volume(struct mounter *m, const struct mount_request *wanted,
 			     const struct mount_info *info, bool *ret, struct error *err)
@@ -200,12 +200,18 @@ static int target_has_volume(struct mounter *m, const struct mount_request *want
 		error_clear(err);
 		return 0;
 	}
+	/* The other mount was stale: the path has just been removed or replaced. */
+	if (r == -ESTALE)
+		r = -EAGAIN;
 	return target_keep(r, err);
 }
 
-/* Refuse a target that has another volume mounted, or this one with the other access. */
+/*
+ * Refuse a target that has another volume mounted, or this one with the other access. had_note: an
+ * earlier call was to mount this volume there, so that a final code would make the CO forget it.
+ */
 static int target_check_mount(struct mounter *m, const struct mount_request *wanted,
-			      const struct mount_info *info, struct error *err)
+			      const struct mount_info *info, bool had_note, struct error *err)
 {
 	bool same;
 	int r;
@@ -213,6 +219,10 @@ static int target_check_mount(struct mounter *m, const struct mount_request *wan
 	r = target_has_volume(m, wanted, info, &same, err);
 	if (r < 0)
 		return r;
+	if (!same && had_note)
+		return error_set(err, ERROR_ABORTED,
+				 "target_path: '%s' has '%s' mounted, which is not the directory of the request: that was renamed or replaced on the server, or the request names another one; unpublish the volume first",
+				 wanted->target, info->source);
 	if (!same)
 		return error_set(err, ERROR_ALREADY_EXISTS,
 				 "target_path: '%s' has another volume mounted, from '%s'",
@@ -230,7 +240,7 @@ static int target_check_mount(struct mounter *m, const struct mount_request *wan
  * works, 0 if nothing is mounted there or a stale mount was unmounted, or a negative errno.
  */
 static int target_check(struct mounter *m, const struct mount_request *wanted, uint32_t mode,
-			struct error *err)
+			bool had_note, struct error *err)
 {
 	cleanup_mount_info struct mount_info *info = NULL;
 	int r;
@@ -238,7 +248,7 @@ static int target_check(struct mounter *m, const struct mount_request *wanted, u
 	r = m->ops->find(m, wanted->target, &info, err);
 	if (r < 0 || info == NULL)
 		return r;
-	r = target_check_mount(m, wanted, info, err);
+	r = target_check_mount(m, wanted, info, had_note, err);
 	if (r == 0)
 		r = target_keep(m->ops->verify(m, wanted->target, info, mode, err), err);
 	if (r == 0)
@@ -325,13 +335,19 @@ static int publication_mount(const struct node_driver *driver, const struct publ
 				  .target = p->target,
 				  .exclusive = p->exclusive };
 	struct mounter *m = driver->mounter;
-	bool had_note, needs_mode = true; /* also if the note was lost, or never written */
+	bool had_note, needs_mode = false;
 	int r, is_mounted;
 
-	/* Once a call has succeeded, the mode is the pod's. */
-	had_note = node_published_find(driver->state_dir, volume, p->target, &needs_mode);
+	/*
+	 * Once a call has succeeded, the mode is the pod's. That may be so for a mount without a
+	 * note: another driver made it, or the note was lost, or could not be written.
+	 */
+	r = node_published_find(driver->state_dir, volume, p->target, &needs_mode, err);
+	if (r < 0)
+		return r;
+	had_note = r > 0;
 	note.needs_mode = needs_mode && p->mount.mode != 0;
-	is_mounted = target_check(m, &p->mount, note.needs_mode ? p->mount.mode : 0, err);
+	is_mounted = target_check(m, &p->mount, note.needs_mode ? p->mount.mode : 0, had_note, err);
 	if (is_mounted < 0)
 		return is_mounted;
 	if (is_mounted == 0) {

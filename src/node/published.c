@@ -216,8 +216,14 @@ static int note_conflicts(int folder, const char *name, struct mounter *m,
 	cleanup_mount_info struct mount_info *info = NULL;
 	int r;
 
-	if (note_read(folder, name, note) < 0)
+	r = note_read(folder, name, note);
+	if (r == -ENOENT)
 		return 0;
+	if (r < 0) {
+		log_warn("Cannot read a note of where a volume is published", LOG_STR("note", name),
+			 LOG_STR("reason", strerror(-r)));
+		return r == -EINVAL ? 0 : r; /* a damaged note may stay, so it must not refuse */
+	}
 	/* Another volume may have the same hash. */
 	if (strcmp(note->p.volume, p->volume) != 0 || strcmp(note->p.target, p->target) == 0)
 		return 0;
@@ -249,8 +255,14 @@ static int notes_check(int folder, struct mounter *m, const struct published *p,
 	if (dir == NULL)
 		return -errno;
 	note_name(name, p->volume, p->target);
-	while (r == 0 && (entry = readdir(dir)) != NULL) {
-		if (!note_is_of_volume(entry->d_name, name))
+	while (r == 0) {
+		errno = 0;
+		entry = readdir(dir);
+		if (entry == NULL) {
+			r = -errno;
+			break;
+		}
+		if (!note_is_of_volume(entry->d_name, name) || strcmp(entry->d_name, name) == 0)
 			continue;
 		r = note_conflicts(folder, entry->d_name, m, p, &note, err);
 		if (r > 0)
@@ -278,15 +290,17 @@ static void notes_remove(int folder, const char *target, const char *keep)
 	closedir(dir);
 }
 
+/* Returns a negative errno with no error set if the folder has failed. */
 static int note_add(int folder, struct mounter *m, const struct published *p, struct error *err)
 {
 	char name[NAME_SIZE];
-	int r;
+	int r, checked;
 
 	note_name(name, p->volume, p->target);
-	r = notes_check(folder, m, p, err);
-	if (r < 0)
-		return r;
+	checked = notes_check(folder, m, p, err);
+	/* Others need the note, even if theirs cannot be read now. */
+	if (checked < 0 && (p->exclusive || err->code != ERROR_OK))
+		return checked;
 	r = note_write(folder, name, p);
 	if (r < 0)
 		return r;
@@ -295,7 +309,7 @@ static int note_add(int folder, struct mounter *m, const struct published *p, st
 	 * mount for theirs.
 	 */
 	notes_remove(folder, p->target, name);
-	return 0;
+	return checked;
 }
 
 int node_published_add(const char *state_dir, struct mounter *m, const struct published *p,
@@ -304,30 +318,40 @@ int node_published_add(const char *state_dir, struct mounter *m, const struct pu
 	cleanup_close int folder = folder_open(state_dir);
 	const int r = folder < 0 ? folder : note_add(folder, m, p, err);
 
-	if (r == 0 || (err != NULL && err->code != ERROR_OK))
+	if (r == 0 || err->code != ERROR_OK)
 		return r;
-	/* If no error is set, the folder failed. */
 	if (p->exclusive)
 		return error_sys(err, ERROR_FAILED_PRECONDITION, -r,
 				 "access mode SINGLE_NODE_SINGLE_WRITER needs the state folder '%s' (--state-dir)",
 				 state_dir);
-	log_warn("Cannot note where a volume is published: SINGLE_NODE_SINGLE_WRITER will not see it",
+	log_warn("Cannot read or write the notes of where a volume is published: SINGLE_NODE_SINGLE_WRITER may not hold",
 		 LOG_STR("state_dir", state_dir), LOG_STR("reason", strerror(-r)));
 	return 0;
 }
 
-bool node_published_find(const char *state_dir, const char *volume, const char *target,
-			 bool *ret_needs_mode)
+/* Whether an error may pass soon: then it does not say that there is no note. */
+static bool may_pass(int r)
+{
+	return r == -EMFILE || r == -ENFILE || r == -ENOMEM || r == -EIO;
+}
+
+int node_published_find(const char *state_dir, const char *volume, const char *target,
+			bool *ret_needs_mode, struct error *err)
 {
 	cleanup_close int folder = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	char name[NAME_SIZE];
 	struct note note;
+	int r;
 
 	note_name(name, volume, target);
-	if (folder < 0 || note_read(folder, name, &note) < 0 || !note_is_of(&note, volume, target))
-		return false;
+	r = folder < 0 ? -errno : note_read(folder, name, &note);
+	if (r < 0 && may_pass(r))
+		return error_sys(err, ERROR_ABORTED, -r, "reading a note in '%s' (--state-dir)",
+				 state_dir);
+	if (r < 0 || !note_is_of(&note, volume, target))
+		return 0;
 	*ret_needs_mode = note.p.needs_mode;
-	return true;
+	return 1;
 }
 
 void node_published_has_mode(const char *state_dir, const struct published *p)

@@ -34,16 +34,20 @@ struct published {
  * Note that the volume is about to be published. The caller holds the locks of the target path and
  * of the volume; the latter shared if not exclusive. state_dir is made when it is first needed.
  * Errors: FAILED_PRECONDITION if it is mounted at another target and either of the two is
- * exclusive, or if an exclusive one cannot be noted. If state_dir cannot be written, a volume that
- * is not exclusive is published without a note, and a warning is logged. Notes of other volumes at
- * target are removed.
+ * exclusive, or if an exclusive one cannot be noted, or another note of the volume cannot be read.
+ * A volume that is not exclusive is published then all the same, without a note if state_dir cannot
+ * be written, and a warning is logged. Notes of other volumes at target are removed.
  */
 int node_published_add(const char *state_dir, struct mounter *m, const struct published *p,
 		       struct error *err);
 
-/* Whether there is a note of the volume and target; *ret_needs_mode is what it says, if so. */
-bool node_published_find(const char *state_dir, const char *volume, const char *target,
-			 bool *ret_needs_mode);
+/*
+ * Find the note of the volume and target. Returns 1, and what it says in *ret_needs_mode; 0 if
+ * there is none, or state_dir cannot be used; or a negative errno with ABORTED if that may pass, as
+ * when too many files are open.
+ */
+int node_published_find(const char *state_dir, const char *volume, const char *target,
+			bool *ret_needs_mode, struct error *err);
 
 /* Note that the directory has its mode. If that fails, a repeated call sets the mode again. */
 void node_published_has_mode(const char *state_dir, const struct published *p);

@@ -101,6 +101,8 @@ static int fake_compare(struct mounter *base, const struct mount_request *reques
 	assert(fake_mounter_at(m, request->target) != NULL);
 	m->n_compared++;
 	m->one_superblock = request->one_superblock;
+	if (m->compare_is_stale)
+		return error_sys(err, ERROR_UNAVAILABLE, ESTALE, "the second mount");
 	if (m->mount_error != ERROR_OK)
 		return error_set(err, m->mount_error, "the fake mounter was told to fail");
 	*ret_same = m->same;

@@ -31,6 +31,7 @@ struct fake_mounter {
 	enum error_code find_error;
 	enum error_code look_error; /* of verify() and usage() */
 	bool same; /* result of compare() */
+	bool compare_is_stale; /* the mount that compare() makes is */
 	unsigned int n_compared;
 	bool one_superblock; /* of the last compare() */
 	bool stale; /* verify() and usage() find a stale mount, until the next mount() */

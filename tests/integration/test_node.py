@@ -878,7 +878,7 @@ class Node(Mounts, unittest.TestCase):
         os.symlink("two", link)
         # The client may remember the link for a while.
         self.assertTrue(servers.wait_for(
-            lambda: self._answer("4.2", "moving") == CODE.ALREADY_EXISTS, 90, 1))
+            lambda: self._answer("4.2", "moving") == CODE.ABORTED, 90, 1))
         self.assertEqual(len(mounts(self.target)), 1)
         self.unpublish()
         self.is_gone()
@@ -1217,7 +1217,8 @@ class Walk(Mounts, unittest.TestCase):
                 other = self.target + "2"
                 self.publish(version, volume="secret", target=other)
                 os.rename(other + "/dir", other + "/moved")
-                self.is_another(version, "secret/dir/deep")
+                text = self.fails(CODE.ABORTED, self.publish, version, volume="secret/dir/deep")
+                self.assertIn("renamed or replaced", text)
                 os.rename(other + "/moved", other + "/dir")
                 self.publish(version, volume="secret/dir/deep")
                 self.assertEqual(len(mounts(self.target)), 1)

@@ -1822,7 +1822,7 @@ START_TEST(test_publish)
 		other.pairs[0] = "server";
 		other.pairs[1] = "other";
 		publish(rows[i].name, &b, &other, &call);
-		check_error(rows[i].name, &call.req.err, ERROR_ALREADY_EXISTS, "target_path");
+		check_error(rows[i].name, &call.req.err, ERROR_ABORTED, "target_path");
 		other = *in;
 		other.capability = MOUNT;
 		other.flags = rows[i].read_only ? "rw" : "ro";
@@ -1929,17 +1929,17 @@ START_TEST(test_publish_again_under_another_name)
 	} rows[] = {
 		{ "a link led there", .source = "s:/real", .same = true, .n_compared = 1,
 		  .n_mounted = 1 },
-		{ "another volume", .source = "s:/other", .code = ERROR_ALREADY_EXISTS,
-		  .n_compared = 1, .n_mounted = 1 },
+		{ "another directory", .source = "s:/other", .code = ERROR_ABORTED, .n_compared = 1,
+		  .n_mounted = 1 },
 		{ "what is asked for is gone", .source = "s:/other",
-		  .compare_error = ERROR_NOT_FOUND, .code = ERROR_ALREADY_EXISTS, .n_compared = 1,
+		  .compare_error = ERROR_NOT_FOUND, .code = ERROR_ABORTED, .n_compared = 1,
 		  .n_mounted = 1 },
 		{ "nobody can say", .source = "s:/other", .compare_error = ERROR_UNAVAILABLE,
 		  .code = ERROR_UNAVAILABLE, .n_compared = 1, .n_mounted = 1 },
 		{ "another address of the server", .source = "t:/e", .same = true,
 		  .one_superblock = true, .n_compared = 1, .n_mounted = 1 },
-		{ "another server", .source = "t:/e", .one_superblock = true,
-		  .code = ERROR_ALREADY_EXISTS, .n_compared = 1, .n_mounted = 1 },
+		{ "another server", .source = "t:/e", .one_superblock = true, .code = ERROR_ABORTED,
+		  .n_compared = 1, .n_mounted = 1 },
 		{ "stale", .source = "s:/real", .stale = true, .n_mounted = 2 },
 		{ "its own name", .source = "s:/e", .n_mounted = 1 },
 	};
