@@ -92,8 +92,9 @@ int mount_frame_decode(struct mount_frame *ret, const void *data, size_t len)
 		return -EPROTO;
 	if (ret->target[0] != '/' || ret->below[0] == '/')
 		return -EPROTO;
-	/* These two have a source, the others have none. */
-	if (ret->operation == MOUNT_OP_MOUNT || ret->operation == MOUNT_OP_COMPARE)
+	/* These have a source, the others have none. */
+	if (ret->operation == MOUNT_OP_MOUNT || ret->operation == MOUNT_OP_COMPARE ||
+	    ret->operation == MOUNT_OP_TRY)
 		return ret->server[0] != '\0' && ret->top[0] == '/' ? 0 : -EPROTO;
 	if (ret->server[0] != '\0' || ret->top[0] != '\0' || ret->below[0] != '\0' ||
 	    ret->options[0] != '\0')

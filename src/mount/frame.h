@@ -32,6 +32,7 @@ enum mount_operation {
 	MOUNT_OP_UMOUNT, /* target */
 	MOUNT_OP_UMOUNT_FORCE, /* target */
 	MOUNT_OP_UMOUNT_DETACH, /* target */
+	MOUNT_OP_TRY, /* all but mode */
 	MOUNT_OP_END,
 };
 

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/magic.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mode.h"
 #include "mount/attempt.h"
 #include "mount/frame.h"
@@ -65,6 +67,27 @@ static int helper_set_mode(const struct mount_frame *frame, int dir, struct moun
 	return mount_reply_fail(reply, MOUNT_STEP_CHMOD, errno);
 }
 
+/* A server of another kind has taken the place of the one that made the handle. */
+#define KERNEL_EBADHANDLE 521
+
+/*
+ * Find out why a mounted directory cannot be opened. Linux reports ESTALE for every failure to
+ * revalidate it (nfs_weak_revalidate()). Looking up a name in it may fail with the server's own
+ * error; ENOENT says nothing, since the directory may be gone as well. No other call has used that
+ * name, so it is not in the cache. Returns a negative errno.
+ */
+static int helper_why_stale(const char *target)
+{
+	char path[sizeof(((struct mount_frame *)NULL)->target) + 64];
+
+	(void)snprintf(path, sizeof(path), "%s/.csi-nfs-%d-%" PRIu64, target, (int)getpid(),
+		       clock_now_ns());
+	if (faccessat(AT_FDCWD, path, F_OK, 0) < 0 && errno != ENOENT && errno != ENAMETOOLONG &&
+	    errno != KERNEL_EBADHANDLE)
+		return -errno;
+	return -ESTALE;
+}
+
 /*
  * Ask the server whether the mounted directory still exists. stat() may answer from the cache, and
  * so may statvfs() about the existence of the directory; open() never does (close-to-open
@@ -74,6 +97,8 @@ static int helper_open_target(const char *target)
 {
 	cleanup_close int fd = open(target, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 
+	if (fd < 0 && errno == ESTALE)
+		return helper_why_stale(target);
 	/* If root may not read it, it exists. */
 	return fd < 0 && errno != EACCES && errno != EPERM ? -errno : 0;
 }
@@ -234,6 +259,32 @@ static int do_compare(const struct mount_frame *frame, struct mount_reply *reply
 	return r;
 }
 
+/* Mount what the request names in a private namespace. What is at the target may be stale. */
+static int do_try(const struct mount_frame *frame, struct mount_reply *reply)
+{
+	cleanup_mount_walk struct mount_walk w = MOUNT_WALK_NONE;
+	cleanup_close int dir = -EBADF, fd = -EBADF;
+	int r;
+
+	r = mount_walk_begin_apart(&w);
+	if (r == 0)
+		r = mount_walk_clear(frame->target);
+	/* Something is mounted over a directory above. */
+	if (r == -ENOENT)
+		return mount_reply_fail(reply, MOUNT_STEP_OTHER, 0);
+	if (r < 0)
+		return mount_reply_fail(reply, MOUNT_STEP_WALK, r);
+	r = helper_open_below(frame, &w, &dir, reply);
+	/* The client may have mounted from its cache. Ask as helper_open_target() does. */
+	if (r == 0) {
+		fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (fd < 0 && errno != EACCES && errno != EPERM)
+			r = mount_reply_fail(reply, MOUNT_STEP_WALK, errno);
+	}
+	(void)mount_walk_clear(frame->target);
+	return r;
+}
+
 /* Call umount2() directly: libmount looks at the path first, which hangs on a dead server. */
 static int do_umount(const struct mount_frame *frame, struct mount_reply *reply)
 {
@@ -249,9 +300,13 @@ static int do_umount(const struct mount_frame *frame, struct mount_reply *reply)
 
 static int (*const helper_operations[MOUNT_OP_END])(const struct mount_frame *frame,
 						    struct mount_reply *reply) = {
-	[MOUNT_OP_MOUNT] = do_mount,          [MOUNT_OP_COMPARE] = do_compare,
-	[MOUNT_OP_VERIFY] = do_verify,        [MOUNT_OP_USAGE] = do_usage,
-	[MOUNT_OP_UMOUNT] = do_umount,        [MOUNT_OP_UMOUNT_FORCE] = do_umount,
+	[MOUNT_OP_MOUNT] = do_mount,
+	[MOUNT_OP_COMPARE] = do_compare,
+	[MOUNT_OP_TRY] = do_try,
+	[MOUNT_OP_VERIFY] = do_verify,
+	[MOUNT_OP_USAGE] = do_usage,
+	[MOUNT_OP_UMOUNT] = do_umount,
+	[MOUNT_OP_UMOUNT_FORCE] = do_umount,
 	[MOUNT_OP_UMOUNT_DETACH] = do_umount,
 };
 

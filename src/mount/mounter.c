@@ -155,14 +155,14 @@ static int mount_in_slot(struct real_mounter *m, enum mount_operation operation,
 		.whole = mount_source_text(request->server, request->path),
 		.top = mount_source_text(request->server, mount_request_top(request)),
 	};
-	const bool compares = operation == MOUNT_OP_COMPARE;
+	const bool compares = operation != MOUNT_OP_MOUNT;
 	struct mount_answer answer;
 	int r;
 
 	slot->is_silent = true;
 	if (sources.whole == NULL || sources.top == NULL)
 		return error_oom(err);
-	if (compares && slot->limit_ms > MOUNT_COMPARE_TIMEOUT_MS)
+	if (operation == MOUNT_OP_COMPARE && slot->limit_ms > MOUNT_COMPARE_TIMEOUT_MS)
 		slot->limit_ms = MOUNT_COMPARE_TIMEOUT_MS;
 	r = mount_call(&m->caller, operation, request, slot->limit_ms, &answer);
 	if (r < 0) {
@@ -227,6 +227,11 @@ static int real_compare(struct mounter *base, const struct mount_request *reques
 	return 0;
 }
 
+static int real_try(struct mounter *base, const struct mount_request *request, struct error *err)
+{
+	return mount_or_compare(mounter_real(base), MOUNT_OP_TRY, request, err);
+}
+
 /* -------- look at a mount -------- */
 
 static int real_find(struct mounter *base, const char *target, struct mount_info **ret,
@@ -257,7 +262,7 @@ static int look_error(const struct mount_info *info, const char *server,
 	}
 	if (reply->error == ESTALE || reply->error == ENOENT) {
 		(void)error_set(err, ERROR_UNAVAILABLE,
-				"the mount of '%s' is stale: its directory is gone on the server",
+				"the mount of '%s' is stale: its directory is gone on the server, or cannot be looked at",
 				info->source);
 		return -ESTALE;
 	}
@@ -336,6 +341,7 @@ static const struct mounter_ops real_ops = {
 	.check = real_check,
 	.mount = real_mount,
 	.compare = real_compare,
+	.try = real_try,
 	.unmount = real_unmount,
 	.verify = real_verify,
 	.usage = real_usage,

@@ -47,6 +47,13 @@ struct mounter_ops {
 		       struct error *err);
 
 	/*
+	 * Find out whether mount() would succeed: mount in a private place, and unmount. What is
+	 * at the target does not matter. Ignores mode. Returns 1 if the target path leads to no
+	 * directory: something hides the mount. Errors as mount().
+	 */
+	int (*try)(struct mounter *m, const struct mount_request *request, struct error *err);
+
+	/*
 	 * Unmount all NFS mounts at target; detach one that is in use. Use MNT_FORCE, which fails
 	 * the calls of everybody who uses that file system, only if the server does not answer.
 	 * Returns 0 if there is no mount.
@@ -55,8 +62,9 @@ struct mounter_ops {
 
 	/*
 	 * Check that the mount at target works, and set mode there if it has another one; 0: leave.
-	 * info is the result of find(). Errors: -ESTALE with UNAVAILABLE (it must be mounted anew),
-	 * UNAVAILABLE (the server does not answer), PERMISSION_DENIED (it refuses the mode).
+	 * info is the result of find(). Errors: -ESTALE with UNAVAILABLE (its directory is gone, or
+	 * cannot be looked at), UNAVAILABLE (the server does not answer), PERMISSION_DENIED (it
+	 * refuses the mode).
 	 */
 	int (*verify)(struct mounter *m, const char *target, const struct mount_info *info,
 		      uint32_t mode, struct error *err);

@@ -29,8 +29,11 @@ void mount_walk_done(struct mount_walk *w)
 int mount_walk_begin(struct mount_walk *w, const char *target)
 {
 	w->place = open(target, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (w->place < 0)
-		return -errno;
+	return w->place < 0 ? -errno : mount_walk_begin_apart(w);
+}
+
+int mount_walk_begin_apart(struct mount_walk *w)
+{
 	w->home = open(OWN_NAMESPACE, O_RDONLY | O_CLOEXEC);
 	if (w->home < 0 || unshare(CLONE_NEWNS) < 0)
 		return -errno;

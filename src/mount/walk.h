@@ -33,6 +33,9 @@ struct mount_walk {
  */
 int mount_walk_begin(struct mount_walk *w, const char *target);
 
+/* Likewise, without opening the target, which may be a stale mount. mount_walk_finish() fails. */
+int mount_walk_begin_apart(struct mount_walk *w);
+
 /* Unmount everything at the target, in the current namespace. Returns 0 or a negative errno. */
 int mount_walk_clear(const char *target);
 

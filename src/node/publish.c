@@ -31,6 +31,12 @@ struct publication {
 	bool exclusive; /* access mode SINGLE_NODE_SINGLE_WRITER */
 };
 
+/* What the notes of this node say about the target. */
+struct target_notes {
+	bool had_note; /* the volume was to be mounted there by an earlier call */
+	bool is_of_another; /* another one was, and not this one */
+};
+
 static void publication_done(struct publication *p)
 {
 	volume_params_done(&p->params);
@@ -190,6 +196,7 @@ static int target_has_volume(struct mounter *m, const struct mount_request *want
 	if (*ret)
 		return 0;
 	again.one_superblock = r == 0;
+	again.read_only = info->read_only; /* the kernel shares superblocks only then */
 	/* A stale mount is replaced, not compared. */
 	r = m->ops->verify(m, wanted->target, info, 0, err);
 	if (r < 0)
@@ -207,26 +214,39 @@ static int target_has_volume(struct mounter *m, const struct mount_request *want
 }
 
 /*
- * Refuse a target that has another volume mounted, or this one with the other access. had_note: an
- * earlier call was to mount this volume there, so that a final code would make the CO forget it.
+ * Refuse a target that shows something else. A final code would make the CO forget the mount, so
+ * give one only if that is certainly not this volume's.
  */
-static int target_check_mount(struct mounter *m, const struct mount_request *wanted,
-			      const struct mount_info *info, bool had_note, struct error *err)
+static int target_refuse(const struct publication *p, const struct mount_info *info,
+			 const struct target_notes *notes, struct error *err)
 {
+	if (notes->is_of_another || (!notes->had_note && !mount_info_is_nfs(info)))
+		return error_set(err, ERROR_ALREADY_EXISTS,
+				 "target_path: '%s' has another volume mounted, from '%s'",
+				 p->target, info->source);
+	return error_set(err, ERROR_ABORTED,
+			 "target_path: '%s' has '%s' mounted, which is not the directory of the request: that was renamed or replaced on the server, or the request names another one; unpublish the volume first",
+			 p->target, info->source);
+}
+
+/* Refuse a target that has another volume mounted, or this one with the other access. */
+static int target_check_mount(struct mounter *m, const struct publication *p,
+			      const struct mount_info *info, const struct target_notes *notes,
+			      struct error *err)
+{
+	const struct mount_request *wanted = &p->mount;
 	bool same;
 	int r;
 
 	r = target_has_volume(m, wanted, info, &same, err);
+	if (r == -ESTALE && notes->is_of_another) {
+		error_clear(err);
+		return target_refuse(p, info, notes, err);
+	}
 	if (r < 0)
 		return r;
-	if (!same && had_note)
-		return error_set(err, ERROR_ABORTED,
-				 "target_path: '%s' has '%s' mounted, which is not the directory of the request: that was renamed or replaced on the server, or the request names another one; unpublish the volume first",
-				 wanted->target, info->source);
 	if (!same)
-		return error_set(err, ERROR_ALREADY_EXISTS,
-				 "target_path: '%s' has another volume mounted, from '%s'",
-				 wanted->target, info->source);
+		return target_refuse(p, info, notes, err);
 	if (info->read_only != wanted->read_only)
 		return error_set(err, ERROR_ALREADY_EXISTS,
 				 "target_path: '%s' is already mounted %s, the request asks for %s",
@@ -236,27 +256,61 @@ static int target_check_mount(struct mounter *m, const struct mount_request *wan
 }
 
 /*
+ * Unmount a stale mount, so that the volume can be mounted anew: only if it can be. A server that
+ * refuses or fails to look at the directory for a while makes the mount stale, too, and it may be
+ * well again later.
+ */
+static int target_give_up(struct mounter *m, const struct mount_request *wanted,
+			  const struct mount_info *info, struct error *err)
+{
+	struct mount_request again = *wanted;
+	cleanup_buf struct buf options = { 0 };
+	int r;
+
+	error_clear(err);
+	/* The caches of the stale mount still have the old directory. */
+	if (mount_options_append(&options, wanted->options) < 0 ||
+	    mount_options_append(&options, "nosharecache") < 0)
+		return target_keep(error_oom(err), err);
+	if (options.len <= MOUNT_OPTIONS_MAX)
+		again.options = options.data;
+	r = m->ops->try(m, &again, err);
+	if (r < 0)
+		return target_keep(r == -ESTALE ? -EAGAIN : r, err);
+	if (r > 0)
+		return error_set(err, ERROR_ABORTED,
+				 "target_path: something is mounted over a directory above '%s' and hides it; unmount that first",
+				 wanted->target);
+	r = m->ops->verify(m, wanted->target, info, 0, err);
+	if (r == 0)
+		return error_set(err, ERROR_ABORTED,
+				 "target_path: the mount at '%s' was stale for a moment; try again",
+				 wanted->target);
+	if (r != -ESTALE)
+		return target_keep(r, err);
+	error_clear(err);
+	return m->ops->unmount(m, wanted->target, err);
+}
+
+/*
  * Check the mount at the target, and set mode there; 0: leave it. Returns 1 if it is the volume and
  * works, 0 if nothing is mounted there or a stale mount was unmounted, or a negative errno.
  */
-static int target_check(struct mounter *m, const struct mount_request *wanted, uint32_t mode,
-			bool had_note, struct error *err)
+static int target_check(struct mounter *m, const struct publication *p, uint32_t mode,
+			const struct target_notes *notes, struct error *err)
 {
 	cleanup_mount_info struct mount_info *info = NULL;
 	int r;
 
-	r = m->ops->find(m, wanted->target, &info, err);
+	r = m->ops->find(m, p->target, &info, err);
 	if (r < 0 || info == NULL)
 		return r;
-	r = target_check_mount(m, wanted, info, had_note, err);
+	r = target_check_mount(m, p, info, notes, err);
 	if (r == 0)
-		r = target_keep(m->ops->verify(m, wanted->target, info, mode, err), err);
+		r = target_keep(m->ops->verify(m, p->target, info, mode, err), err);
 	if (r == 0)
 		return 1;
-	if (r != -ESTALE)
-		return r;
-	error_clear(err);
-	return m->ops->unmount(m, wanted->target, err);
+	return r == -ESTALE ? target_give_up(m, &p->mount, info, err) : r;
 }
 
 /*
@@ -335,7 +389,8 @@ static int publication_mount(const struct node_driver *driver, const struct publ
 				  .target = p->target,
 				  .exclusive = p->exclusive };
 	struct mounter *m = driver->mounter;
-	bool had_note, needs_mode = false;
+	struct target_notes notes = { .had_note = false };
+	bool needs_mode = false;
 	int r, is_mounted;
 
 	/*
@@ -345,9 +400,11 @@ static int publication_mount(const struct node_driver *driver, const struct publ
 	r = node_published_find(driver->state_dir, volume, p->target, &needs_mode, err);
 	if (r < 0)
 		return r;
-	had_note = r > 0;
+	notes.had_note = r > 0;
+	notes.is_of_another = !notes.had_note &&
+			      node_published_is_of_another(driver->state_dir, volume, p->target);
 	note.needs_mode = needs_mode && p->mount.mode != 0;
-	is_mounted = target_check(m, &p->mount, note.needs_mode ? p->mount.mode : 0, had_note, err);
+	is_mounted = target_check(m, p, note.needs_mode ? p->mount.mode : 0, &notes, err);
 	if (is_mounted < 0)
 		return is_mounted;
 	if (is_mounted == 0) {
@@ -360,10 +417,8 @@ static int publication_mount(const struct node_driver *driver, const struct publ
 	if (r == 0 && is_mounted == 0)
 		r = target_mount(m, &p->mount, err);
 	if (r < 0)
-		return target_settle(driver, p->target, had_note, r, err);
-	if (note.needs_mode)
-		node_published_has_mode(driver->state_dir, &note);
-	return 0;
+		return target_settle(driver, p->target, notes.had_note, r, err);
+	return note.needs_mode ? node_published_has_mode(driver->state_dir, &note, err) : 0;
 }
 
 static int publish_volume(const struct node_driver *driver,

@@ -29,6 +29,7 @@
 struct note {
 	char text[NOTE_MAX];
 	struct published p; /* points to the text */
+	off_t mode_at; /* where the line "mode" is, or the end */
 };
 
 /* "<hash of the volume>.<hash of the target>", so that names tell the notes of either. */
@@ -105,14 +106,11 @@ static char *line_end(char *line, size_t n)
  * Lines: volume, target, "exclusive" or "shared", and "mode" if needs_mode. A NUL byte stands for a
  * newline in the first two, which have none. Returns -EINVAL for a file that is not a note.
  */
-static int note_read(int folder, const char *name, struct note *note)
+static int note_read_from(int fd, struct note *note)
 {
-	cleanup_close int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	char *second, *third = NULL, *end = NULL;
 	ssize_t n;
 
-	if (fd < 0)
-		return -errno;
 	n = read(fd, note->text, sizeof(note->text) - 1);
 	if (n < 0)
 		return -errno;
@@ -130,7 +128,23 @@ static int note_read(int folder, const char *name, struct note *note)
 		.exclusive = strcmp(third, "exclusive") == 0,
 		.needs_mode = strcmp(end, "mode\n") == 0,
 	};
+	note->mode_at = end - note->text;
 	return 0;
+}
+
+/* Returns a descriptor, which the caller closes, or a negative errno. Does not wait for a FIFO. */
+static int note_open(int folder, const char *name, int flags)
+{
+	int fd = openat(folder, name, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static int note_read(int folder, const char *name, struct note *note)
+{
+	cleanup_close int fd = note_open(folder, name, O_RDONLY);
+
+	return fd < 0 ? fd : note_read_from(fd, note);
 }
 
 /* Append a line, with a NUL byte for each newline in it. */
@@ -150,12 +164,11 @@ static int line_append(struct buf *text, const char *line)
 
 static int file_write(int folder, const char *name, const struct buf *text)
 {
-	const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
-	cleanup_close int fd = openat(folder, name, flags, 0600);
+	cleanup_close int fd = note_open(folder, name, O_WRONLY | O_CREAT | O_TRUNC);
 	ssize_t n;
 
 	if (fd < 0)
-		return -errno;
+		return fd;
 	n = write(fd, text->data, text->len);
 	if (n < 0)
 		return -errno;
@@ -354,17 +367,60 @@ int node_published_find(const char *state_dir, const char *volume, const char *t
 	return 1;
 }
 
-void node_published_has_mode(const char *state_dir, const struct published *p)
+bool node_published_is_of_another(const char *state_dir, const char *volume, const char *target)
 {
 	cleanup_close int folder = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct published now = *p;
+	DIR *dir = folder >= 0 ? folder_list(folder) : NULL;
+	const struct dirent *entry;
 	char name[NAME_SIZE];
+	struct note note;
+	bool found = false;
 
-	now.needs_mode = false;
+	if (dir == NULL)
+		return false;
+	note_name(name, volume, target);
+	while (!found && (entry = readdir(dir)) != NULL)
+		found = note_is_of_target(entry->d_name, name) &&
+			note_read(folder, entry->d_name, &note) == 0 &&
+			strcmp(note.p.target, target) == 0 && strcmp(note.p.volume, volume) != 0;
+	closedir(dir);
+	return found;
+}
+
+/* Cut the line "mode" off the note in place, which needs no room. */
+static int note_cut_mode(int folder, const struct published *p)
+{
+	char name[NAME_SIZE];
+	struct note note;
+	cleanup_close int fd = -EBADF;
+	int r;
+
 	note_name(name, p->volume, p->target);
-	if (folder < 0 || note_write(folder, name, &now) < 0)
-		log_warn("Cannot note that a volume has its mode: the next publish sets it again",
-			 LOG_STR("state_dir", state_dir), LOG_STR("target", p->target));
+	fd = note_open(folder, name, O_RDWR);
+	if (fd < 0)
+		return fd;
+	r = note_read_from(fd, &note);
+	if (r < 0)
+		return r;
+	if (!note_is_of(&note, p->volume, p->target) || !note.p.needs_mode)
+		return 0;
+	return ftruncate(fd, note.mode_at) < 0 ? -errno : 0;
+}
+
+int node_published_has_mode(const char *state_dir, const struct published *p, struct error *err)
+{
+	cleanup_close int folder = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const int r = folder < 0 ? -errno : note_cut_mode(folder, p);
+
+	if (r == 0 || r == -ENOENT) /* a volume that is shared may have no note */
+		return 0;
+	if (may_pass(r))
+		return error_sys(err, ERROR_ABORTED, -r, "changing a note in '%s' (--state-dir)",
+				 state_dir);
+	log_warn("Cannot note that a volume has its mode: the next publish sets it again",
+		 LOG_STR("state_dir", state_dir), LOG_STR("target", p->target),
+		 LOG_STR("reason", strerror(-r)));
+	return 0;
 }
 
 void node_published_remove(const char *state_dir, const char *target)

@@ -49,8 +49,15 @@ int node_published_add(const char *state_dir, struct mounter *m, const struct pu
 int node_published_find(const char *state_dir, const char *volume, const char *target,
 			bool *ret_needs_mode, struct error *err);
 
-/* Note that the directory has its mode. If that fails, a repeated call sets the mode again. */
-void node_published_has_mode(const char *state_dir, const struct published *p);
+/* Whether a note tells that another volume was published at the target. */
+bool node_published_is_of_another(const char *state_dir, const char *volume, const char *target);
+
+/*
+ * Note that the directory has its mode. Needs no room in state_dir. Returns 0; or a negative errno
+ * with ABORTED if that cannot be noted now. If it cannot be noted at all, in a folder that has
+ * become read-only, a warning is logged, and a repeated call sets the mode again.
+ */
+int node_published_has_mode(const char *state_dir, const struct published *p, struct error *err);
 
 /* Remove the note of a target at which nothing is mounted any more. */
 void node_published_remove(const char *state_dir, const char *target);

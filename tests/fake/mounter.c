@@ -109,6 +109,17 @@ static int fake_compare(struct mounter *base, const struct mount_request *reques
 	return 0;
 }
 
+static int fake_try(struct mounter *base, const struct mount_request *request, struct error *err)
+{
+	struct fake_mounter *m = fake_of(base);
+
+	(void)request;
+	m->n_tried++;
+	return m->mount_error == ERROR_OK
+		       ? 0
+		       : error_set(err, m->mount_error, "the fake mounter was told to fail");
+}
+
 static int fake_unmount(struct mounter *base, const char *target, struct error *err)
 {
 	struct fake_mounter *m = fake_of(base);
@@ -184,6 +195,7 @@ void fake_mounter_init(struct fake_mounter *m)
 	static const struct mounter_ops ops = { .check = fake_check,
 						.mount = fake_mount,
 						.compare = fake_compare,
+						.try = fake_try,
 						.unmount = fake_unmount,
 						.verify = fake_verify,
 						.usage = fake_usage,

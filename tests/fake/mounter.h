@@ -26,11 +26,12 @@ struct fake_mounter {
 	struct fake_mount mounts[FAKE_MOUNTS_MAX];
 	unsigned int n_mounted; /* calls of mount() that mounted */
 	enum error_code check_error;
-	enum error_code mount_error; /* of the next mount() and compare(); ERROR_OK: succeed */
+	enum error_code mount_error; /* of the next mount(), compare() and try() */
 	enum error_code unmount_error;
 	enum error_code find_error;
 	enum error_code look_error; /* of verify() and usage() */
 	bool same; /* result of compare() */
+	unsigned int n_tried; /* calls of try() */
 	bool compare_is_stale; /* the mount that compare() makes is */
 	unsigned int n_compared;
 	bool one_superblock; /* of the last compare() */

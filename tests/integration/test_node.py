@@ -29,6 +29,7 @@ import odd_server
 import servers
 from csi_client import capability, patiently, pb
 from driver import FEW_IN_GUEST, Driver, binary
+from rpc_proxy import ALWAYS, Proxy, Rule
 from servers import KernelServer
 
 LAB = os.environ["LAB_DIR"]
@@ -77,6 +78,13 @@ def mounts(target):
                 kind, source, options = right.split(" ", 2)
                 found.append((left.split(" ")[5].split(","), kind, source, options.split(",")))
     return found
+
+
+def mount_ids(target):
+    """The kernel's numbers of the mounts there: another mount has another one."""
+    with open("/proc/self/mountinfo", encoding="utf-8") as f:
+        return [line.split(" ")[0] for line in f
+                if line.split(" ")[4] == target.replace(" ", "\\040")]
 
 
 class Mounts:
@@ -649,7 +657,9 @@ class Node(Mounts, unittest.TestCase):
                 os.rmdir(place)
                 self.assertTrue(servers.wait_for(lambda: "stale" in self._condition(), 30, 1),
                                 self._condition())
-                self.fails(CODE.NOT_FOUND, self.publish, version, volume="passing")
+                self.fails((CODE.ABORTED, CODE.UNAVAILABLE), self.publish, version,
+                           volume="passing")
+                self.assertEqual(len(mounts(self.target)), 1)
                 os.mkdir(place)
                 self.publish(version, volume="passing")
                 with open(os.path.join(self.target, "new"), "w", encoding="ascii") as f:
@@ -659,6 +669,51 @@ class Node(Mounts, unittest.TestCase):
                 self.is_gone()
                 os.unlink(os.path.join(place, "new"))
                 os.rmdir(place)
+
+    def test_server_fails_to_look_at_a_directory(self):
+        """The kernel calls that mount stale, too, but it is well again later, and a pod uses it."""
+        place = os.path.join(DISK, "share", "failing")
+        os.mkdir(place)
+        with Proxy(2049) as proxy:
+            for version, status in (("3", "IO"), ("3", "ACCES"), ("4.2", "IO"), ("4.2", "ACCES")):
+                with self.subTest(version=version, status=status):
+                    more = {"volume": "failing", "flags": ["port=%d" % proxy.port],
+                            "mountPermissions": "0711"}
+                    self.publish(version, **more)
+                    os.chmod(place, 0o700)
+                    before = mount_ids(self.target)
+                    proxy.begin([Rule("GETATTR", 1, "status " + status, None, ALWAYS)])
+                    self.assertTrue(servers.wait_for(
+                        lambda: "the mount of" in self._condition(), 30, 1), self._condition())
+                    for _ in range(2):
+                        self.fails((CODE.ABORTED, CODE.UNAVAILABLE), self.publish, version, **more)
+                        self.assertEqual(mount_ids(self.target), before)
+                    proxy.end()
+                    self.publish(version, **more)
+                    self.assertEqual(mount_ids(self.target), before)
+                    self.assertEqual(os.stat(place).st_mode & 0o7777, 0o700)
+                    self.unpublish(volume="failing")
+                    self.is_gone()
+        os.rmdir(place)
+
+    def test_unexported_below_a_mount(self):
+        """As while a server starts, or an administrator corrects the exports."""
+        for version in ("3", "4.2"):
+            with self.subTest(version=version):
+                self.publish(version)
+                before = mount_ids(self.target)
+                servers.run("exportfs", "-u", "*:" + DISK)
+                servers.run("exportfs", "-f")
+                try:
+                    for _ in range(2):
+                        self.fails((CODE.ABORTED, CODE.UNAVAILABLE), self.publish, version)
+                        self.assertEqual(mount_ids(self.target), before)
+                finally:
+                    servers.run("exportfs", "-i", "-o", self.server.options, "*:" + DISK)
+                self.publish(version)
+                self.assertEqual(len(mounts(self.target)), 1)
+                self.unpublish()
+                self.is_gone()
 
     # ---- names ----
 

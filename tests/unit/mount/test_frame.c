@@ -72,6 +72,7 @@ START_TEST(test_round_trip)
 		  { "s", "/a/b", "/", "/t", "soft", false, 0, true },
 		  "/",
 		  "a/b" },
+		{ "try", MOUNT_OP_TRY, { "s", "/e", NULL, "/t", "soft", true, 0, false }, "/e", "" },
 		{ "verify", MOUNT_OP_VERIFY, { .target = "/t", .mode = 0750 }, "", "" },
 		{ "usage", MOUNT_OP_USAGE, { .target = "/t" }, "", "" },
 		{ "umount", MOUNT_OP_UMOUNT, { .target = "/t" }, "", "" },

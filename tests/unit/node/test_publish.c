@@ -126,6 +126,36 @@ static void unpublish(const char *target)
 	check_error(target, &call.err, ERROR_OK, NULL);
 }
 
+/* The only note in the state folder. */
+static void note_path(char path[256])
+{
+	const struct dirent *entry;
+	DIR *dir = opendir(state);
+
+	ck_assert_ptr_nonnull(dir);
+	path[0] = '\0';
+	while ((entry = readdir(dir)) != NULL) {
+		if (entry->d_name[0] == '.')
+			continue;
+		ck_assert_msg(path[0] == '\0', "'%s' is a second one", entry->d_name);
+		(void)snprintf(path, 256, "%s/%.160s", state, entry->d_name);
+	}
+	closedir(dir);
+	ck_assert_int_ne(path[0], '\0');
+}
+
+static void lose_notes(void)
+{
+	DIR *dir = opendir(state);
+	const struct dirent *entry;
+
+	ck_assert_ptr_nonnull(dir);
+	while ((entry = readdir(dir)) != NULL)
+		if (entry->d_name[0] != '.')
+			ck_assert_int_eq(unlinkat(dirfd(dir), entry->d_name, 0), 0);
+	closedir(dir);
+}
+
 /* After a final code the CO forgets the request, but its mount is there. */
 START_TEST(test_no_final_code_beside_a_mount)
 {
@@ -189,7 +219,40 @@ START_TEST(test_directory_that_was_replaced)
 	mounter.mount_error = ERROR_NOT_FOUND;
 	check_publish("gone", "v", "t", SHARED, ERROR_ABORTED, "renamed or replaced");
 	mounter.mount_error = ERROR_OK;
+	lose_notes();
+	check_publish("without a note", "v", "t", SHARED, ERROR_ABORTED, "renamed or replaced");
 	check_int("all", "mounts", mounter.n_mounted, 1);
+	unpublish("t");
+}
+END_TEST
+
+/*
+ * The kernel calls a mount stale whatever keeps the server from looking at its directory, as when
+ * the share is not exported for a moment. The mount of a pod stays until another one can be made.
+ */
+START_TEST(test_stale_mount_that_cannot_be_replaced)
+{
+	static const enum error_code codes[] = { ERROR_PERMISSION_DENIED, ERROR_NOT_FOUND,
+						 ERROR_UNAVAILABLE };
+	size_t i;
+
+	check_publish("first", "v", "t", SHARED, ERROR_OK, NULL);
+	strcpy(mounter.mounts[0].source, "s:/renamed");
+	for (i = 0; i < ARRAY_SIZE(codes); i++) {
+		mounter.stale = true;
+		mounter.mount_error = codes[i];
+		check_publish("refused", "v", "t", SHARED,
+			      codes[i] == ERROR_UNAVAILABLE ? ERROR_UNAVAILABLE : ERROR_ABORTED,
+			      "told to fail");
+		check_int("refused", "attempts", mounter.n_tried, i + 1);
+		check_publish("another volume", "w", "t", SHARED, ERROR_ALREADY_EXISTS,
+			      "another volume");
+		ck_assert_str_eq(mounter.mounts[0].source, "s:/renamed");
+	}
+	check_int("all", "mounts", mounter.n_mounted, 1);
+	mounter.mount_error = ERROR_OK;
+	check_publish("replaced", "v", "t", SHARED, ERROR_OK, NULL);
+	check_int("replaced", "mounts", mounter.n_mounted, 2);
 	unpublish("t");
 }
 END_TEST
@@ -299,18 +362,6 @@ START_TEST(test_mount_beside_a_failure)
 }
 END_TEST
 
-static void lose_notes(void)
-{
-	DIR *dir = opendir(state);
-	const struct dirent *entry;
-
-	ck_assert_ptr_nonnull(dir);
-	while ((entry = readdir(dir)) != NULL)
-		if (entry->d_name[0] != '.')
-			ck_assert_int_eq(unlinkat(dirfd(dir), entry->d_name, 0), 0);
-	closedir(dir);
-}
-
 /*
  * The mode is set once: after that it is the pod's. A call that was interrupted after the mount, or
  * that failed to set it, leaves that to the next one.
@@ -354,6 +405,74 @@ START_TEST(test_mode_is_set_once)
 		check_publish("no note", "v", "t", ALONE, ERROR_OK, NULL);
 		check_int("no note", "mode", (int)mounter.verified_mode, 0);
 	}
+	unpublish("t");
+	mode = "0";
+}
+END_TEST
+
+/* A directory where the note would be written anew, as in a folder without room. */
+static void fill_state(void)
+{
+	char note[256], fresh[264];
+
+	mounter.before_mount = NULL;
+	note_path(note);
+	(void)snprintf(fresh, sizeof(fresh), "%s.new", note);
+	ck_assert_int_eq(mkdir(fresh, 0700), 0);
+}
+
+static void empty_state(void)
+{
+	DIR *dir = opendir(state);
+	const struct dirent *entry;
+
+	ck_assert_ptr_nonnull(dir);
+	while ((entry = readdir(dir)) != NULL)
+		if (strstr(entry->d_name, ".new") != NULL)
+			ck_assert_int_eq(unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR), 0);
+	closedir(dir);
+}
+
+/* That it is set is noted all the same. */
+START_TEST(test_mode_is_set_once_in_a_full_folder)
+{
+	mode = "0700";
+	mounter.before_mount = fill_state;
+	check_publish("first", "v", "t", SHARED, ERROR_OK, NULL);
+	check_int("first", "mode", (int)mounter.mounts[0].mode, 0700);
+	mounter.verified_mode = 07777;
+	check_publish("again", "v", "t", SHARED, ERROR_OK, NULL);
+	check_int("again", "mode", (int)mounter.verified_mode, 0);
+	empty_state();
+	unpublish("t");
+	mode = "0";
+}
+END_TEST
+
+static void use_up_descriptors(void)
+{
+	struct rlimit few;
+
+	mounter.before_mount = NULL;
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &few), 0);
+	few.rlim_cur = 0;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+}
+
+/* Then the call is repeated, which sets the mode again before there is a pod. */
+START_TEST(test_mode_that_cannot_be_noted_now)
+{
+	struct rlimit before;
+
+	mode = "0700";
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+	mounter.before_mount = use_up_descriptors;
+	check_publish("no descriptor", "v", "t", SHARED, ERROR_ABORTED, "open files");
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+	check_publish("again", "v", "t", SHARED, ERROR_OK, NULL);
+	check_int("again", "mode", (int)mounter.verified_mode, 0700);
+	check_publish("after", "v", "t", SHARED, ERROR_OK, NULL);
+	check_int("after", "mode", (int)mounter.verified_mode, 0);
 	unpublish("t");
 	mode = "0";
 }
@@ -407,24 +526,6 @@ START_TEST(test_no_note_after_failure)
 }
 END_TEST
 
-/* The only note in the state folder. */
-static void note_path(char path[256])
-{
-	const struct dirent *entry;
-	DIR *dir = opendir(state);
-
-	ck_assert_ptr_nonnull(dir);
-	path[0] = '\0';
-	while ((entry = readdir(dir)) != NULL) {
-		if (entry->d_name[0] == '.')
-			continue;
-		ck_assert_msg(path[0] == '\0', "'%s' is a second one", entry->d_name);
-		(void)snprintf(path, 256, "%s/%.160s", state, entry->d_name);
-	}
-	closedir(dir);
-	ck_assert_int_ne(path[0], '\0');
-}
-
 /* A directory stands where the note is to be written, which stops root too. */
 START_TEST(test_state_folder_that_fails)
 {
@@ -467,6 +568,12 @@ START_TEST(test_note_that_cannot_be_read)
 	check_publish("noted", "v", "t2", ALONE, ERROR_FAILED_PRECONDITION, "t3' already");
 	unpublish("t3");
 	check_publish("again", "v", "t", ALONE, ERROR_OK, NULL);
+	/* Nothing can be read from one, and a call that opens it must not wait for a writer. */
+	ck_assert_int_eq(unlink(note), 0);
+	ck_assert_int_eq(mkfifo(note, 0600), 0);
+	check_publish("FIFO", "v", "t2", SHARED, ERROR_OK, NULL);
+	unpublish("t2");
+	ck_assert_int_eq(unlink(note), 0);
 	/* A node that lost its power has no mounts, but perhaps an empty file. */
 	f = fopen(note, "we");
 	ck_assert_ptr_nonnull(f);
@@ -538,11 +645,14 @@ CHECK_MAIN("publish", .setup = setup, .teardown = teardown,
 		   test_no_final_code_beside_a_mount,
 		   test_compare_finds_a_stale_directory,
 		   test_directory_that_was_replaced,
+		   test_stale_mount_that_cannot_be_replaced,
 		   test_publish_at_once,
 		   test_note_of_another_volume,
 		   test_mount_after_timeout,
 		   test_mount_beside_a_failure,
 		   test_mode_is_set_once,
+		   test_mode_is_set_once_in_a_full_folder,
+		   test_mode_that_cannot_be_noted_now,
 		   test_note_outlasts_another_failure,
 		   test_no_note_after_failure,
 		   test_refused_call_changes_nothing,
