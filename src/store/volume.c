@@ -62,16 +62,45 @@ int volume_check_record(struct nfs_client *c, const char *key, const struct reco
 		     : 0;
 }
 
+/*
+ * Whether an id without a uuid is that of the volume: its own has none, or would be too long with
+ * the server and share that this one has. 1, 0 or -ENOMEM.
+ */
+static int volume_has_short_id(const struct volume *v, const struct volume_id *id)
+{
+	cleanup_volume_id struct volume_id own = { .server = NULL };
+	cleanup_free char *text = NULL;
+	struct volume_id there;
+	int r;
+
+	r = v->id != NULL ? volume_id_parse(&own, v->id) : -EINVAL;
+	if (r < 0)
+		return r == -ENOMEM ? r : 1;
+	if (own.uuid[0] == '\0')
+		return 1;
+	there = (struct volume_id){ .server = id->server,
+				    .share = id->share,
+				    .subdir = own.subdir,
+				    .uuid = own.uuid,
+				    .on_delete = own.on_delete };
+	text = volume_id_format(&there);
+	return text != NULL ? strlen(text) > VOLUME_ID_MAX : -ENOMEM;
+}
+
 /* An id made by hand may join the key of one volume with the directory of another. */
 static int check_same_directory(struct nfs_client *c, const struct volume_id *id,
 				const struct record *rec, struct error *err)
 {
 	const struct volume v = volume_of(rec);
 	const char *dir = NULL;
+	int r;
 
-	/* An id that is too long with its subDir has the key there, and no uuid. */
-	if (id->uuid[0] == '\0')
-		return 0;
+	/* An id that would be too long with its subDir has the key there, and no uuid. */
+	if (id->uuid[0] == '\0') {
+		r = volume_has_short_id(&v, id);
+		if (r != 0)
+			return r < 0 ? error_oom(err) : 0;
+	}
 	/* Damage is reported where the directory is needed. */
 	if (volume_recorded_directory(c, &v, volume_id_key(id), &dir, NULL) < 0 ||
 	    strcmp(dir, id->subdir) == 0)

@@ -96,7 +96,7 @@ static int create(struct fake_nfs *f, const struct sample *v, int64_t required, 
 	return create_as(f, 0, v, required, err);
 }
 
-static int delete_as(struct fake_nfs *f, const char *subdir, const char *uuid,
+static int delete_at(struct fake_nfs *f, const char *server, const char *subdir, const char *uuid,
 		     const char *on_delete, enum volume_on_delete policy, bool *ret_trashed,
 		     struct error *err)
 {
@@ -106,7 +106,7 @@ static int delete_as(struct fake_nfs *f, const char *subdir, const char *uuid,
 	cleanup_record struct record rec = { .n = 0 };
 	int r;
 
-	id.server = strdup("fake");
+	id.server = strdup(server);
 	id.share = strdup("share");
 	id.subdir = strdup(subdir);
 	id.uuid = strdup(uuid);
@@ -114,6 +114,13 @@ static int delete_as(struct fake_nfs *f, const char *subdir, const char *uuid,
 	error_clear(err);
 	r = volume_read(c, &id, &rec, err);
 	return r < 0 ? r : volume_delete(c, &id, &rec, &how, ret_trashed, err);
+}
+
+static int delete_as(struct fake_nfs *f, const char *subdir, const char *uuid,
+		     const char *on_delete, enum volume_on_delete policy, bool *ret_trashed,
+		     struct error *err)
+{
+	return delete_at(f, "fake", subdir, uuid, on_delete, policy, ret_trashed, err);
 }
 
 static int delete_telling(struct fake_nfs *f, const struct sample *v, bool *ret_trashed,
@@ -979,17 +986,46 @@ START_TEST(test_id_of_another_directory)
 }
 END_TEST
 
-/* An id that would be too long has the volume's key in place of the directory. */
+/*
+ * An id that would be too long has the volume's key in place of the directory. The id of a static
+ * volume, whose directory is named like a volume, looks the same.
+ */
 START_TEST(test_id_without_its_directory)
 {
+	const struct volume_capacity capacity = { .required = 0 };
+	cleanup_record struct record rec = { .n = 0 };
 	struct fake_nfs *f = fake_nfs_new();
+	struct nfs_client *c = fake_nfs_connect(f);
 	struct error err = { .code = ERROR_OK };
+	cleanup_free char *address = NULL;
 	bool trashed;
 
-	check_int("short id", "create", create(f, &nested, 0, &err), 0);
+	check_int("static", "create", create(f, &nested, 0, &err), 0);
+	fake_nfs_put(f, "pvc-1/file", NFS_TYPE_FILE, NULL);
+	check_that("static", "delete fails",
+		   delete_as(f, "pvc-1", "", "", ON_DELETE_DELETE, &trashed, &err) < 0);
+	check_error("static", &err, ERROR_FAILED_PRECONDITION, "'a/b/c/d'");
+	check_int("static", "directory", fake_nfs_type(f, "a/b/c/d"), NFS_TYPE_DIRECTORY);
+	check_int("static", "its own", fake_nfs_type(f, "pvc-1/file"), NFS_TYPE_FILE);
+	fake_nfs_remove(f, "pvc-1");
+	check_int("static", "delete",
+		  delete_as(f, "a/b/c/d", "pvc-1", "", ON_DELETE_DELETE, &trashed, &err), 0);
+	error_clear(&err);
+
+	describe(&nested, &rec);
+	ck_assert(record_set(&rec, VOLUME_KEY_ID, "fake#share#pvc-1##") == 0);
+	check_int("short id", "create", volume_create(c, "pvc-1", &rec, &capacity, NULL, &err), 0);
 	check_int("short id", "delete",
 		  delete_as(f, "pvc-1", "", "", ON_DELETE_DELETE, &trashed, &err), 0);
 	check_int("short id", "directory", fake_nfs_type(f, "a"), NFS_TYPE_UNKNOWN);
+
+	/* The id was shortened since the share has a longer address by now. */
+	address = check_repeat("s", 120);
+	check_int("moved", "create", create(f, &nested, 0, &err), 0);
+	check_int("moved", "delete",
+		  delete_at(f, address, "pvc-1", "", "", ON_DELETE_DELETE, &trashed, &err), 0);
+	check_int("moved", "directory", fake_nfs_type(f, "a"), NFS_TYPE_UNKNOWN);
+	nfs_client_free(c);
 	fake_nfs_free(f);
 }
 END_TEST
