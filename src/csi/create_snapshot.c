@@ -309,12 +309,14 @@ static int create_snapshot(struct snapshot_request *wanted,
 	cleanup_claim struct claim *use = NULL;
 	cleanup_claim struct claim *make = NULL;
 	struct trash trash = { .is_used = false };
+	bool had_record = false;
 	const struct snapshot_filler filler = {
 		.fill = snapshot_request_fill,
 		.check = snapshot_request_check,
 		.data = wanted,
 		.missing = &wanted->missing,
 		.ret_trashed = &trash.is_used,
+		.had_record = &had_record,
 	};
 	struct volume_owner owner;
 	const char *dir = NULL;

@@ -319,10 +319,12 @@ static int create_volume(const struct csi_driver *driver, struct creation *creat
 	cleanup_dir_lock struct dir_lock *dir_lock = NULL;
 	cleanup_claim struct claim *make = NULL;
 	struct trash trash = { .is_used = false };
+	bool had_record = false;
 	const struct volume_filler filler = {
 		.fill = source->kind != VOLUME_SOURCE_NONE ? volume_source_fill : NULL,
 		.data = source,
 		.ret_trashed = &trash.is_used,
+		.had_record = &had_record,
 		.replace_archive = driver->replace_archive,
 		.defaults = (MUTABLE_MODE | MUTABLE_ON_DELETE) & ~creation->params.given,
 	};

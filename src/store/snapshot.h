@@ -166,6 +166,7 @@ struct snapshot_filler {
 	void *data;
 	const struct error *missing; /* why the volume was not found; ERROR_OK: it was */
 	bool *ret_trashed; /* set if there is something to purge */
+	bool *had_record; /* in and out: an earlier round of this call has seen the record */
 };
 
 /*

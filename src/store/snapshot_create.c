@@ -350,15 +350,18 @@ int snapshot_create(struct nfs_client *c, const struct volume_id *id, struct rec
 		return r;
 	if (filler->missing->code != ERROR_OK)
 		return answer_without_source(c, id, &s, filler, err);
-	r = record_is_there(c, s.records, s.key, err);
+	r = *filler->had_record ? 1 : record_is_there(c, s.records, s.key, err);
 	if (r == 0) {
 		r = look_for_foreign(c, id, &s, filler, &checked, err);
 		is_checked = r > 0;
 	}
 	if (r < 0)
 		return r;
-	r = record_create(c, s.records, s.key, rec, err);
+	/* As in volume_create(). */
+	r = *filler->had_record ? -EEXIST : record_create(c, s.records, s.key, rec, err);
 	created = r == 0;
+	if (r == 0 || r == -EEXIST)
+		*filler->had_record = true;
 	if (r == -EEXIST)
 		r = adopt_snapshot_record(c, &s, err);
 	if (r < 0)
@@ -366,6 +369,8 @@ int snapshot_create(struct nfs_client *c, const struct volume_id *id, struct rec
 	r = make_snapshot(c, id, &s, filler, is_checked ? &checked : NULL, err);
 	*filler->ret_trashed = *filler->ret_trashed || s.trashed;
 	/* A finished snapshot keeps its record. */
+	if (r < 0 && error_is_final(err->code))
+		*filler->had_record = false; /* the undo may take it back */
 	if (r < 0 && (created || !staging_state_of(rec).ready))
 		undo_snapshot(c, &s, filler->ret_trashed, err);
 	return r;

@@ -44,6 +44,7 @@ struct volume_filler {
 	void *data;
 	bool *ret_trashed; /* set if there is something to purge */
 	bool replace_archive; /* as in volume_disposal, for deletions that are finished first */
+	bool *had_record; /* in and out, of the rounds of a call; NULL: it has one */
 	unsigned int defaults; /* of enum volume_mutable: settings that the request does not name */
 };
 
@@ -52,7 +53,9 @@ struct volume_filler {
  * becomes the record on the share. filler may be NULL for a volume that begins empty. The settings
  * in filler->defaults are those of the record, if there is one: defaults may change. Errors:
  * ALREADY_EXISTS for the same name with other parameters, or with a size that does not fit
- * capacity; else as nfs_error_set(). Nothing is left behind after a final code.
+ * capacity; ABORTED if an earlier round of this call has seen the record, and it is gone: another
+ * replica has answered a deletion OK; else as nfs_error_set(). Nothing is left behind after a final
+ * code.
  */
 int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 		  const struct volume_capacity *capacity, const struct volume_filler *filler,

@@ -294,6 +294,18 @@ static int make_and_check(struct new_volume *nv, struct error *err)
 	return 0;
 }
 
+/* Whether an earlier round of this call has seen the record. */
+static bool had_record(const struct new_volume *nv)
+{
+	return nv->filler != NULL && nv->filler->had_record != NULL && *nv->filler->had_record;
+}
+
+static void remember_record(const struct new_volume *nv, bool has_record)
+{
+	if (nv->filler != NULL && nv->filler->had_record != NULL)
+		*nv->filler->had_record = has_record;
+}
+
 int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 		  const struct volume_capacity *capacity, const struct volume_filler *filler,
 		  struct error *err)
@@ -308,8 +320,11 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 	r = store_folder(c, STORE_VOLUMES, true, &nv.folder, err);
 	if (r < 0)
 		return r;
-	r = record_create(c, nv.folder, key, rec, err);
+	/* What was deleted since is not made again: perhaps nobody waits for this call any more. */
+	r = had_record(&nv) ? -EEXIST : record_create(c, nv.folder, key, rec, err);
 	nv.created = r == 0;
+	if (r == 0 || r == -EEXIST)
+		remember_record(&nv, true);
 	if (r == -EEXIST)
 		r = adopt_volume_record(&nv, capacity, err);
 	if (r < 0)
@@ -328,6 +343,8 @@ int volume_create(struct nfs_client *c, const char *key, struct record *rec,
 	if (r == 0 || r == -ESTALE)
 		return r;
 	was_broken = c->broken;
+	if (err == NULL || error_is_final(err->code))
+		remember_record(&nv, false); /* the undo may take it back */
 	undo_creation(&nv, filler != NULL ? filler->ret_trashed : &trashed, err);
 	/*
 	 * Without a reply, the record of a volume that another replica has finished may be gone.

@@ -1161,6 +1161,65 @@ START_TEST(test_source_that_is_replaced)
 }
 END_TEST
 
+/* Another replica answers a deletion OK while the connection breaks on an operation. */
+static void delete_and_break(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	const char *record = data;
+
+	if (operations_left == 0 || op->type != NFS_OP_MKDIR || --operations_left > 0)
+		return;
+	ck_assert_int_ne(fake_nfs_type(f, record), NFS_TYPE_UNKNOWN);
+	fake_nfs_remove(f, record);
+}
+
+/*
+ * A call that is repeated on a new connection, without anybody asking for it, must not make again
+ * what was deleted since: nobody would delete it then.
+ */
+START_TEST(test_deleted_before_the_call_is_repeated)
+{
+	static const struct creation in = { "pvc-1", MOUNT, { SRV }, 10, 0 };
+	static const struct {
+		const char *name;
+		void (*call)(const char *row, struct bench *b, struct call *call);
+		char record[64];
+		unsigned int nth; /* MKDIR */
+	} rows[] = {
+		{ "volume", create_second_volume, ".csi-nfs/volumes/pvc-2", 1 },
+		{ "snapshot", create_snapshot, ".csi-nfs/snapshots/snapshot-1", 2 },
+		{ "clone", clone_volume, ".csi-nfs/volumes/clone-1", 1 },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct fake_failure failure = { .nth = rows[i].nth,
+						      .error = -ECONNABORTED,
+						      .types = 1U << NFS_OP_MKDIR };
+		char record[64];
+		struct call call;
+		struct bench b;
+
+		bench_init(&b);
+		create_volume(rows[i].name, &b, &in, &call);
+		check_error(rows[i].name, &call.req.err, ERROR_OK, NULL);
+		call_done(&call);
+		(void)snprintf(record, sizeof(record), "%s", rows[i].record);
+		operations_left = rows[i].nth;
+		fake_nfs_fail(b.nfs, &failure);
+		fake_nfs_watch(b.nfs, delete_and_break, record);
+		rows[i].call(rows[i].name, &b, &call);
+		check_int(rows[i].name, "it was deleted", operations_left, 0);
+		check_error(rows[i].name, &call.req.err, ERROR_ABORTED, "being deleted");
+		check_int(rows[i].name, "record", fake_nfs_type(b.nfs, record), NFS_TYPE_UNKNOWN);
+		fake_nfs_watch(b.nfs, NULL, NULL);
+		rows[i].call(rows[i].name, &b, &call);
+		check_error(rows[i].name, &call.req.err, ERROR_OK, NULL);
+		call_done(&call);
+		bench_done(&b);
+	}
+}
+END_TEST
+
 /* Exports that calls reach, without success, leave room for those on which calls succeed. */
 START_TEST(test_many_exports_reached)
 {
@@ -2067,6 +2126,7 @@ CHECK_MAIN("services", .setup = setup,
 			ARRAY_SIZE(broken_calls) * ARRAY_SIZE(vanishings) } },
 	   .tests = {
 		   test_source_that_is_replaced,
+		   test_deleted_before_the_call_is_repeated,
 		   test_many_exports_reached,
 		   test_unimplemented,
 		   test_identity,

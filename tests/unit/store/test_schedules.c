@@ -1174,12 +1174,14 @@ static int create_snapshot(struct nfs_client *c, const struct volume_plan *plan,
 	cleanup_volume_id struct volume_id id = { .server = NULL };
 	const struct error missing = { .code = ERROR_OK };
 	bool trashed = false;
+	bool had_record = false;
 	const struct snapshot_filler filler = {
 		.fill = fill_snapshot,
 		.check = check_archive,
 		.data = &rec,
 		.missing = &missing,
 		.ret_trashed = &trashed,
+		.had_record = &had_record,
 	};
 	char text[256], source[256], file[64];
 	const struct snapshot_info info = {

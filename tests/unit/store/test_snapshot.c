@@ -108,12 +108,14 @@ static int create_of(struct fake_nfs *f, uint32_t number, bool is_tree, const st
 	cleanup_volume_id struct volume_id id = { .server = NULL };
 	struct attempt attempt = { f, &rec, number, is_tree };
 	bool trashed = false;
+	bool had_record = false;
 	const struct snapshot_filler filler = {
 		.fill = fill,
 		.check = check_archive,
 		.data = &attempt,
 		.missing = missing,
 		.ret_trashed = &trashed,
+		.had_record = &had_record,
 	};
 	const struct snapshot_info info = {
 		.name = "snap",
