@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "nfs/calls.h"
 #include "store/busy.h"
 #include "store/directory.h"
 #include "store/directory_change.h"
@@ -113,6 +114,28 @@ int new_volume_finish_deletions(const struct new_volume *nv, struct error *err)
 
 /* -------- deletions during the creation -------- */
 
+/*
+ * Whether something is in the directory that this call has made: data of a pod. Another replica has
+ * finished the volume then, and its deletion has retained the directory. 1, 0 or a negative errno.
+ */
+static int directory_may_be_retained(const struct new_volume *nv, struct error *err)
+{
+	struct directory_place place;
+	struct nfs_handle handle;
+	struct nfs_attr attr;
+	int r;
+
+	r = directory_find(nv->c, nv->dir, &place, &handle, &attr, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = nfs_has_entry(nv->c, &handle);
+	if (r == -EACCES || r == -EPERM)
+		return 1;
+	if (r == -ESTALE || r == -ENOENT) /* it has just been removed */
+		return 0;
+	return r < 0 ? nfs_error_set(err, nv->c, r, "listing '%s'", nv->dir) : r;
+}
+
 /* Rule 2: remove the directory of a volume that was deleted while it was made. */
 static int take_back_directory(const struct new_volume *nv, struct error *err)
 {
@@ -128,10 +151,16 @@ static int take_back_directory(const struct new_volume *nv, struct error *err)
 
 	if (volume_describe_deleted(&rec, volume_of(nv->rec).id, nv->dir, ON_DELETE_DELETE) < 0)
 		return error_oom(err);
+	/* Before the tombstone, too: who finishes it goes by the policy that it names. */
+	r = directory_may_be_retained(nv, err);
+	if (r != 0)
+		return r < 0 ? r : 0;
 	r = tombstone_set_new(c, &t, &rec, err);
 	if (r < 0)
 		return r;
 	r = volume_is_used_again(c, &t, true, err);
+	if (r == 0)
+		r = directory_may_be_retained(nv, err);
 	if (r < 0)
 		return r;
 	if (r > 0)

@@ -963,6 +963,47 @@ START_TEST(test_owner_of_remains)
 }
 END_TEST
 
+/* Another replica finishes the volume, a pod writes, and the volume is deleted, and retained. */
+static void retain_after_mkdir(struct fake_nfs *f, const struct nfs_op *op, void *data)
+{
+	unsigned int *left = data;
+
+	if (*left == 2 && op->type == NFS_OP_MKDIR && strcmp(op->name, "pvc-1") == 0) {
+		*left = 1;
+	} else if (*left == 1) {
+		*left = 0;
+		fake_nfs_remove(f, ".csi-nfs/volumes/pvc-1");
+		fake_nfs_put(f, "pvc-1/data", NFS_TYPE_FILE, NULL);
+	}
+}
+
+/* A creation that was paused after it had made the directory takes back only an empty one. */
+START_TEST(test_retained_while_it_was_made)
+{
+	static const struct sample retained = { "pvc-1", "pvc-1", "retain", "0000",
+						"10",    0,       NULL,     NULL };
+	static const struct sample *const samples[] = { &retained, &flat };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(samples); i++) {
+		struct fake_nfs *f = fake_nfs_new();
+		struct error err = { .code = ERROR_OK };
+		unsigned int left = 2;
+
+		fake_nfs_watch(f, retain_after_mkdir, &left);
+		check_that(samples[i]->on_delete, "create fails",
+			   create(f, samples[i], 0, &err) < 0);
+		check_error(samples[i]->on_delete, &err, ERROR_ABORTED, "has deleted");
+		fake_nfs_watch(f, NULL, NULL);
+		check_int(samples[i]->on_delete, "it happened", left, 0);
+		check_int(samples[i]->on_delete, "data", fake_nfs_type(f, "pvc-1/data"),
+			  NFS_TYPE_FILE);
+		check_int(samples[i]->on_delete, "again", create(f, samples[i], 0, &err), 0);
+		fake_nfs_free(f);
+	}
+}
+END_TEST
+
 /* An id that joins the key of one volume with the directory of another acts on neither. */
 START_TEST(test_id_of_another_directory)
 {
@@ -2632,6 +2673,7 @@ CHECK_MAIN("volume",
 		   test_find_unfinished,
 		   test_find_moved,
 		   test_owner_of_remains,
+		   test_retained_while_it_was_made,
 		   test_id_of_another_directory,
 		   test_id_without_its_directory,
 		   test_archive_collision,
