@@ -31,10 +31,10 @@ struct publication {
 	bool exclusive; /* access mode SINGLE_NODE_SINGLE_WRITER */
 };
 
-/* What the notes of this node say about the target. */
+/* The notes of this node about the target. */
 struct target_notes {
+	const char *state_dir, *volume;
 	bool had_note; /* the volume was to be mounted there by an earlier call */
-	bool is_of_another; /* another one was, and not this one */
 };
 
 static void publication_done(struct publication *p)
@@ -213,6 +213,13 @@ static int target_has_volume(struct mounter *m, const struct mount_request *want
 	return target_keep(r, err);
 }
 
+/* Whether another volume was published there, and not this one. Lists the state folder. */
+static bool target_is_of_another(const struct publication *p, const struct target_notes *notes)
+{
+	return !notes->had_note &&
+	       node_published_is_of_another(notes->state_dir, notes->volume, p->target);
+}
+
 /*
  * Refuse a target that shows something else. A final code would make the CO forget the mount, so
  * give one only if that is certainly not this volume's.
@@ -220,7 +227,7 @@ static int target_has_volume(struct mounter *m, const struct mount_request *want
 static int target_refuse(const struct publication *p, const struct mount_info *info,
 			 const struct target_notes *notes, struct error *err)
 {
-	if (notes->is_of_another || (!notes->had_note && !mount_info_is_nfs(info)))
+	if ((!notes->had_note && !mount_info_is_nfs(info)) || target_is_of_another(p, notes))
 		return error_set(err, ERROR_ALREADY_EXISTS,
 				 "target_path: '%s' has another volume mounted, from '%s'",
 				 p->target, info->source);
@@ -239,7 +246,7 @@ static int target_check_mount(struct mounter *m, const struct publication *p,
 	int r;
 
 	r = target_has_volume(m, wanted, info, &same, err);
-	if (r == -ESTALE && notes->is_of_another) {
+	if (r == -ESTALE && target_is_of_another(p, notes)) {
 		error_clear(err);
 		return target_refuse(p, info, notes, err);
 	}
@@ -389,7 +396,7 @@ static int publication_mount(const struct node_driver *driver, const struct publ
 				  .target = p->target,
 				  .exclusive = p->exclusive };
 	struct mounter *m = driver->mounter;
-	struct target_notes notes = { .had_note = false };
+	struct target_notes notes = { .state_dir = driver->state_dir, .volume = volume };
 	bool needs_mode = false;
 	int r, is_mounted;
 
@@ -401,8 +408,6 @@ static int publication_mount(const struct node_driver *driver, const struct publ
 	if (r < 0)
 		return r;
 	notes.had_note = r > 0;
-	notes.is_of_another = !notes.had_note &&
-			      node_published_is_of_another(driver->state_dir, volume, p->target);
 	note.needs_mode = needs_mode && p->mount.mode != 0;
 	is_mounted = target_check(m, p, note.needs_mode ? p->mount.mode : 0, &notes, err);
 	if (is_mounted < 0)
