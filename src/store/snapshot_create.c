@@ -368,9 +368,9 @@ int snapshot_create(struct nfs_client *c, const struct volume_id *id, struct rec
 		return r;
 	r = make_snapshot(c, id, &s, filler, is_checked ? &checked : NULL, err);
 	*filler->ret_trashed = *filler->ret_trashed || s.trashed;
-	/* A finished snapshot keeps its record. */
 	if (r < 0 && error_is_final(err->code))
 		*filler->had_record = false; /* the undo may take it back */
+	/* A finished snapshot keeps its record. */
 	if (r < 0 && (created || !staging_state_of(rec).ready))
 		undo_snapshot(c, &s, filler->ret_trashed, err);
 	return r;

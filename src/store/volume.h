@@ -44,7 +44,8 @@ struct volume_filler {
 	void *data;
 	bool *ret_trashed; /* set if there is something to purge */
 	bool replace_archive; /* as in volume_disposal, for deletions that are finished first */
-	bool *had_record; /* in and out, of the rounds of a call; NULL: it has one */
+	/* In and out: an earlier round of this call has seen the record. NULL: one round only. */
+	bool *had_record;
 	unsigned int defaults; /* of enum volume_mutable: settings that the request does not name */
 };
 

@@ -859,30 +859,41 @@ START_TEST(test_create_on_a_share_that_has_vanished)
 }
 END_TEST
 
-static void change_volume(const char *row, struct bench *b, const char *id, enum error_code code)
+static void expand(const char *row, struct bench *b, const char *id, struct call *call)
 {
-	Csi__V1__ControllerExpandVolumeRequest expand =
-		CSI__V1__CONTROLLER_EXPAND_VOLUME_REQUEST__INIT;
-	Csi__V1__ControllerModifyVolumeRequest modify =
-		CSI__V1__CONTROLLER_MODIFY_VOLUME_REQUEST__INIT;
-	Csi__V1__ControllerModifyVolumeRequest__MutableParametersEntry policy =
-		CSI__V1__CONTROLLER_MODIFY_VOLUME_REQUEST__MUTABLE_PARAMETERS_ENTRY__INIT;
-	Csi__V1__ControllerModifyVolumeRequest__MutableParametersEntry *list[] = { &policy };
+	Csi__V1__ControllerExpandVolumeRequest in = CSI__V1__CONTROLLER_EXPAND_VOLUME_REQUEST__INIT;
 	Csi__V1__CapacityRange range = CSI__V1__CAPACITY_RANGE__INIT;
-	struct call call;
 
 	range.required_bytes = 20;
-	expand.volume_id = text(id);
-	expand.capacity_range = &range;
-	invoke(row, &b->controller.service.base, "ControllerExpandVolume", &expand, &call);
+	in.volume_id = text(id);
+	in.capacity_range = &range;
+	invoke(row, &b->controller.service.base, "ControllerExpandVolume", &in, call);
+}
+
+static void modify(const char *row, struct bench *b, const char *id, const char *key,
+		   const char *value, struct call *call)
+{
+	Csi__V1__ControllerModifyVolumeRequest in = CSI__V1__CONTROLLER_MODIFY_VOLUME_REQUEST__INIT;
+	Csi__V1__ControllerModifyVolumeRequest__MutableParametersEntry entry =
+		CSI__V1__CONTROLLER_MODIFY_VOLUME_REQUEST__MUTABLE_PARAMETERS_ENTRY__INIT;
+	Csi__V1__ControllerModifyVolumeRequest__MutableParametersEntry *list[] = { &entry };
+
+	entry.key = text(key);
+	entry.value = text(value);
+	in.volume_id = text(id);
+	in.mutable_parameters = list;
+	in.n_mutable_parameters = 1;
+	invoke(row, &b->controller.service.base, "ControllerModifyVolume", &in, call);
+}
+
+static void change_volume(const char *row, struct bench *b, const char *id, enum error_code code)
+{
+	struct call call;
+
+	expand(row, b, id, &call);
 	check_error(row, &call.req.err, code, "not exported");
 	call_done(&call);
-	policy.key = text("onDelete");
-	policy.value = text("retain");
-	modify.volume_id = text(id);
-	modify.mutable_parameters = list;
-	modify.n_mutable_parameters = 1;
-	invoke(row, &b->controller.service.base, "ControllerModifyVolume", &modify, &call);
+	modify(row, b, id, "onDelete", "retain", &call);
 	check_error(row, &call.req.err, code, "not exported");
 	call_done(&call);
 }
@@ -926,28 +937,12 @@ END_TEST
 
 static void expand_volume(const char *row, struct bench *b, struct call *call)
 {
-	Csi__V1__ControllerExpandVolumeRequest in = CSI__V1__CONTROLLER_EXPAND_VOLUME_REQUEST__INIT;
-	Csi__V1__CapacityRange range = CSI__V1__CAPACITY_RANGE__INIT;
-
-	range.required_bytes = 20;
-	in.volume_id = text("s#e#pvc-1##");
-	in.capacity_range = &range;
-	invoke(row, &b->controller.service.base, "ControllerExpandVolume", &in, call);
+	expand(row, b, "s#e#pvc-1##", call);
 }
 
 static void modify_volume(const char *row, struct bench *b, struct call *call)
 {
-	Csi__V1__ControllerModifyVolumeRequest in = CSI__V1__CONTROLLER_MODIFY_VOLUME_REQUEST__INIT;
-	Csi__V1__ControllerModifyVolumeRequest__MutableParametersEntry entry =
-		CSI__V1__CONTROLLER_MODIFY_VOLUME_REQUEST__MUTABLE_PARAMETERS_ENTRY__INIT;
-	Csi__V1__ControllerModifyVolumeRequest__MutableParametersEntry *list[] = { &entry };
-
-	entry.key = text("mountPermissions");
-	entry.value = text("0711");
-	in.volume_id = text("s#e#pvc-1##");
-	in.mutable_parameters = list;
-	in.n_mutable_parameters = 1;
-	invoke(row, &b->controller.service.base, "ControllerModifyVolume", &in, call);
+	modify(row, b, "s#e#pvc-1##", "mountPermissions", "0711", call);
 }
 
 static void create_second_volume(const char *row, struct bench *b, struct call *call)
